@@ -49,15 +49,11 @@ def columns(vectors: SparseVectors) -> WeightColumns:
 
 def active(stacked: WeightColumns) -> np.ndarray:
     """bool [columns]: True for those with a weight other than 0."""
-    return _sums_of(stacked.ptr, np.abs(stacked.value)) > 0.0
+    return sums_of(stacked.ptr, np.abs(stacked.value)) > 0.0
 
 
-def sums(stacked: WeightColumns) -> np.ndarray:
-    """float64 [columns]: the sum of each column, in shard order."""
-    return _sums_of(stacked.ptr, stacked.value)
-
-
-def _sums_of(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
+def sums_of(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """float64 [columns]: the sum of ``value`` (float64 [entries]) in each column, in shard order."""
     out = np.empty(len(ptr) - 1)
     _sums(ptr, value, out)
     return out
@@ -74,7 +70,8 @@ def _sums(ptr: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
 
 def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """float64 [columns]: the mean weights over all ``shards``, and the mean increments of each state."""
-    return sums(stacked) / shards, tuple(_sums_of(stacked.ptr, kept) / shards for kept in stacked.state)
+    value, *state = (sums_of(stacked.ptr, array) / shards for array in (stacked.value, *stacked.state))
+    return value, tuple(state)
 
 
 def active_mean(
@@ -89,10 +86,10 @@ def active_mean(
     if not stacked.state:
         return uniform_mean(stacked, shards)
     squares, *others = stacked.state
-    value, mixed = sums(stacked) / shards, np.zeros(len(stacked.id))
+    value, mixed = sums_of(stacked.ptr, stacked.value) / shards, np.zeros(len(stacked.id))
     even = np.isin(stacked.id, evenly) if evenly is not None else np.zeros(len(stacked.id), dtype=np.bool_)
     _active_means(stacked.ptr, stacked.value, squares, shards, even, value, mixed)
-    return value, (mixed, *(_sums_of(stacked.ptr, kept) for kept in others))
+    return value, (mixed, *(sums_of(stacked.ptr, kept) for kept in others))
 
 
 @kernel
@@ -136,7 +133,7 @@ def summed_evidence(
     """As ``mixing``, but all state arrays of features other than ``dense`` (uint64, ids) are summed."""
     value, mixed = mixing(stacked, shards)
     is_dense = np.isin(stacked.id, dense)
-    summed = (_sums_of(stacked.ptr, kept) for kept in stacked.state)
+    summed = (sums_of(stacked.ptr, kept) for kept in stacked.state)
     return value, tuple(np.where(is_dense, mean, total) for mean, total in zip(mixed, summed, strict=True))
 
 
@@ -197,7 +194,7 @@ class RunningMean:
         counted = weights.value * self.epochs if self._rising else weights.value
         both = np.concatenate([before.ids, weights.ids]), np.concatenate([before.value, counted])
         stacked = columns(SparseVectors(rows, ptr, *both))
-        self.total = SparseWeights(stacked.id, sums(stacked))
+        self.total = SparseWeights(stacked.id, sums_of(stacked.ptr, stacked.value))
 
     @property
     def mean(self) -> SparseWeights:

@@ -32,39 +32,33 @@ class Counts(NamedTuple):
     """Entry used as the prediction, which the update moves away from; -1 for methods without one."""
 
 
-class OnlineLearner(Protocol):
+class OnlineLearner:
     """Updates the weights after each k-best list.
 
     The weights may grow between calls: features discovered while decoding start with weight 0. Their arrays are also
     where a learner keeps what it knows of each feature.
     """
 
-    @property
-    def state(self) -> tuple[str, ...]:
-        """Names of the arrays that continue from shard to shard; the first one is the sum of squared gradients."""
-
-    @property
-    def changes_all(self) -> bool:
-        """True if an update may change weights of features that are not in the list."""
+    state: tuple[str, ...] = ()
+    """Names of the arrays that continue from shard to shard; the first one is the sum of squared gradients."""
+    changes_all: bool = False
+    """True if an update may change weights of features that are not in the list."""
 
     def start_shard(self, weights: Weights, passes: int = 0) -> None:
         """Start a pass over a shard with these weights, newly loaded with their state; forget all earlier lists.
 
         ``passes``: how often the same sentences were learned from before.
         """
-        ...
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Learn from ``kbest`` with gold scores ``gold`` (float64 [k]); ``random`` is the only source of randomness."""
-        ...
+        raise NotImplementedError
 
     def end_shard(self, weights: Weights) -> None:
         """Finish the pass: apply postponed updates."""
-        ...
 
 
-@runtime_checkable
-class EvidenceLearner(OnlineLearner, Protocol):
+class EvidenceLearner(OnlineLearner):
     """An online learner whose weights of sparse features follow from their state."""
 
     def merge(self, start: SparseWeights, mixed: SparseWeights, passes: int) -> np.ndarray:
@@ -73,23 +67,20 @@ class EvidenceLearner(OnlineLearner, Protocol):
         ``start``: weights and state that the shards began with; ``mixed``: those of all shards together, of the same
         features; ``passes``: over the sentences so far.
         """
-        ...
+        raise NotImplementedError
 
 
-class AfterUpdates(Protocol):
-    """What is done to the weights after each update of a learner, whichever it is, and at the end of a pass."""
+class AfterUpdates:
+    """What is done to the weights after each update of any learner, and at the end of a pass: by default nothing."""
 
     def start_shard(self, weights: Weights) -> None:
         """Start a pass over a shard."""
-        ...
 
     def update(self, kbest: KBest, weights: Weights) -> None:
         """Follow an update by ``kbest``."""
-        ...
 
     def end_shard(self, weights: Weights) -> None:
         """Finish the pass."""
-        ...
 
 
 @dataclass(frozen=True)

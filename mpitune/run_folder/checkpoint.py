@@ -24,7 +24,7 @@ from mpitune.array_files.arrays import local_datasets
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.files import exists, matching, open_regular, writing
-from mpitune.learner.weights import SparseWeights
+from mpitune.learner.weights import NamedWeights, SparseWeights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.layout import checkpoint_path, remove_shards, shard_path
 
@@ -47,10 +47,8 @@ class Checkpoint:
     """The job's values that results depend on (JSON types); an error about a changed job names its keys."""
     metrics: Mapping[str, Any]
     """The metrics of all epochs so far (JSON types)."""
-    weights: SparseWeights
+    weights: NamedWeights
     """The published weights."""
-    names: list[str]
-    """The names of the features of `weights`."""
     start: SparseWeights
     """The weights and the learner's state that all shards start the next epoch from (itermix, itersel)."""
     shards: int = 0
@@ -113,7 +111,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     datasets = {
         "weights/index": checkpoint.weights.ids,
         "weights/value": checkpoint.weights.value,
-        "weights/name": _strings(checkpoint.names),
+        "weights/name": _strings(checkpoint.weights.names),
         "state/start/index": checkpoint.start.ids,
         "state/start/value": checkpoint.start.value,
         "state/start/learner": _stacked(checkpoint.start),
@@ -143,8 +141,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
             seed=int(attributes["seed"]),
             job=json.loads(attributes["job"]),
             metrics=json.loads(attributes["metrics"]),
-            weights=SparseWeights(datasets["weights/index"], datasets["weights/value"]),
-            names=_texts(datasets["weights/name"]),
+            weights=NamedWeights(
+                datasets["weights/index"], _texts(datasets["weights/name"]), datasets["weights/value"]
+            ),
             start=SparseWeights(
                 datasets["state/start/index"], datasets["state/start/value"], tuple(datasets["state/start/learner"])
             ),

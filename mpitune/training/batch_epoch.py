@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.decoder.base import ForestDecoder
 from mpitune.errors import MachineError
 from mpitune.learner.base import (
     BatchLearner,
@@ -113,9 +112,8 @@ def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> li
     def kept(z: int) -> ShardLists | None:
         return read_lists(run.folder.checkpoints, epoch, job_digest, z, forests=forests)
 
-    def decode(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        if _lists(run, state, epoch, z, shards[z], advance, forests=forests) is None:
-            return None
+    def decode(z: int, advance: Callable[[float], None]) -> ShardLists:
+        _lists(run, state, epoch, z, shards[z], advance, forests=forests)
         # Mapped from its file, it needs no memory of this process.
         return _found(kept(z), run, epoch, z)
 
@@ -145,25 +143,20 @@ def _lists(
     advance: Callable[[float], None],
     *,
     forests: bool,
-) -> ShardLists | None:
+) -> ShardLists:
     """Lists of shard ``z`` up to ``epoch``: those of the epoch before merged with new ones; with ``forests`` too.
 
-    Lost lists are decoded again, as far back as necessary. Returns None if a stop was requested.
+    Lost lists are decoded again, as far back as necessary. Raises StopRequested if a stop was requested.
     """
     job_digest = run.identity_digest
     pool, known = empty(len(shard), run.metric.width), list[str]()
     if epoch > 1:
         before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)
         before = before or _lists(run, state, epoch - 1, z, shard, lambda gold: None, forests=False)
-        if before is None:
-            return None
         pool, known = before.pool, before.names
     weights = run.first.load(_weights_before(run, state, epoch))
     check = partial(check_finite, run, epoch)
-    decoded = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
-    if decoded is None:
-        return None
-    new, found, statistics, names = decoded
+    new, found, statistics, names = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
     names = sorted({*known, *names})
     lists = ShardLists(z, merged(pool, new), statistics.sums, names, statistics.bleu, statistics.choices, found)
     write_lists(run.folder.checkpoints, epoch, job_digest, lists)
@@ -192,30 +185,19 @@ def decode_shard(
     check: Callable[[np.ndarray], None],
     *,
     forests: bool,
-) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]] | None:
+) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]]:
     """Lists of a shard's sentences, forests if asked for, statistics, and names of the discovered features.
 
-    Returns None if a stop was requested. ``check`` raises DataError for the scores of a list with NaN.
+    Raises StopRequested if a stop was requested. ``check`` raises DataError for the scores of a list with NaN.
     """
     sums, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
-    run.gold.start_shard()
-    for i in shard.tolist():
-        if stop_flag():
-            return None
-        sentence = run.corpus.sentence(i)
-        if forests:
-            assert isinstance(run.decoder, ForestDecoder)  # checked by config.checks
-            kbest, graph = run.decoder.decode_all(run.store.tuned_sentence(i), weights.value, run.kbest)
-            graphs.append(graph)
-        else:
-            kbest = run.decode(i, weights, epoch)
-        check(kbest.score)
-        counted = run.metric.statistics(kbest, run.corpus.references(i))
-        lists.append((kbest, counted))
-        run.gold.update_context(counted, len(sentence.words))
-        gold = run.gold.report(counted)
-        sums.add(sentence.words, kbest, counted, gold, Counts(0, 0))
-        advance(gold)
+    for each in run.lists(shard, weights, epoch, forests=forests):
+        check(each.kbest.score)
+        lists.append((each.kbest, each.statistics))
+        if each.forest is not None:
+            graphs.append(each.forest)
+        sums.add(each, Counts(0, 0))
+        advance(each.best)
     references = [run.corpus.references(i) for i in shard.tolist()]
     found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)

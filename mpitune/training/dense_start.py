@@ -31,11 +31,10 @@ from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.lm.log_scale import log_scale
 from mpitune.run_folder.checkpoint import ShardResult, read_shard, write_shard
 from mpitune.run_folder.run_state import chosen_epoch
-from mpitune.runtime.signals import stop_flag
 from mpitune.training import factory
 from mpitune.training.devtest import score_devtest
 from mpitune.training.epoch_statistics import Scores
-from mpitune.training.scheduler import check_stop, draw_shards, reordered
+from mpitune.training.scheduler import draw_shards, reordered
 from mpitune.training.session import TrainingRun
 from mpitune.training.shard_pass import learn_shard
 from mpitune.training.state import State
@@ -156,8 +155,6 @@ def _learned(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarr
         LOG.info("dense start: pass %d was learned before the interruption", n + 1)
         return result
     result = run.comm.on_root(_learn, run, n, start, sentences)
-    check_stop(run, "the dense start", result is None)
-    assert result is not None  # a rank that was stopped has raised
     run.comm.on_root(write_shard, folder, DENSE_START, job_digest, result)
     run.comm.on_root(check_failed, int(result.statistics["failed"]), len(sentences))
     return result
@@ -168,14 +165,12 @@ def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     if wanted.method != "perceptron" or wanted.rate != "normalized" or wanted.margin == 0 or run.first.frozen.any():
         return
     factor = run.comm.on_root(fitted_factor, run, sentences)
-    check_stop(run, "the dense start", factor is None, resumable=False)
-    if factor is not None:
-        LOG.info("initial weights multiplied by %.3g, the scale that fits their margins best", factor)
-        state.shared_weights = state.shared_weights._replace(value=state.shared_weights.value * factor)
+    LOG.info("initial weights multiplied by %.3g, the scale that fits their margins best", factor)
+    state.shared_weights = state.shared_weights._replace(value=state.shared_weights.value * factor)
 
 
-def _learn(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarray) -> ShardResult | None:
-    """Result of pass ``n`` over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
+def _learn(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarray) -> ShardResult:
+    """Result of pass ``n`` over ``sentences`` (int64) that learns the dense features.
 
     ``n``: from 0; ``start``: weights and the learner's state where it begins. The result has the dense features alone;
     weights of sparse ones count in the pass, and stay as they are.
@@ -220,25 +215,16 @@ def best_factor(leads: np.ndarray, required: np.ndarray) -> float:
     return float(until[order][int(np.argmax(slope[1:] >= 0)) if (slope[1:] >= 0).any() else -1])
 
 
-def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
-    """Factor for the initial weights from the lists of ``sentences`` (int64); None if a stop was requested.
+def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float:
+    """Factor for the initial weights from the lists of ``sentences`` (int64).
 
     1 if there are no pairs, or if their leads are negative on the whole.
     """
-    job, weights = run.job, run.first.copy()
-    sampler = factory.sampler(job)
+    job, sampler = run.job, factory.sampler(run.job)
     leads, required = [np.zeros(0)], [np.zeros(0)]
-    run.gold.start_shard()
     with Progress("size of the initial weights", len(sentences)) as shown:
-        for i in sentences.tolist():
-            if stop_flag():
-                return None
-            sentence = run.corpus.sentence(i)
-            kbest = run.decode(i, weights, 0)
-            counted = run.metric.statistics(kbest, run.corpus.references(i))
-            gold = run.gold.score(counted, len(sentence.words), i)
-            pairs = sampler(gold, kbest.score, np.random.default_rng([job.run.seed, 0, i]))
-            run.gold.update_context(counted, len(sentence.words))
+        for number, _, kbest, _, gold, *_ in run.lists(sentences, run.first.copy(), 0, resumable=False):
+            pairs = sampler(gold, kbest.score, np.random.default_rng([job.run.seed, 0, number]))
             better, worse = pairs[:, 0], pairs[:, 1]
             leads.append(kbest.score[better] - kbest.score[worse])
             sizes = gold[better] - gold[worse] if job.learner.margin_by_gold else np.ones(len(pairs))

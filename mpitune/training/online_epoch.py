@@ -60,12 +60,11 @@ def _learn_shards(run: TrainingRun, learner: Composed, state: State, shards: lis
     """Results of the shards that this rank takes from the work queue."""
     epoch, job_digest = state.epoch + 1, run.identity_digest
 
-    def learn(z: int, advance: Callable[[float], None]) -> ShardResult | None:
+    def learn(z: int, advance: Callable[[float], None]) -> ShardResult:
         weights = run.first.load(_shard_start(run, state, z), learner.state)
         result = learn_shard(run, learner, epoch, z, shards[z], weights, advance)
-        if result is not None:
-            named = replace(result, names=run.first.discovered(result.weights.ids))
-            write_shard(run.folder.checkpoints, epoch, job_digest, named)
+        named = replace(result, names=run.first.discovered(result.weights.ids))
+        write_shard(run.folder.checkpoints, epoch, job_digest, named)
         return result
 
     what = f"epoch {epoch} of {run.job.learner.epochs}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpitune.config.spec import Job
 from mpitune.corpus.feature_table import FeatureTable
-from mpitune.decoder.base import Decoder, ForestDecoder, KBest
+from mpitune.decoder.base import Decoder, ForestDecoder, KBest, PackedForest
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner, Composed
 from mpitune.learner.choices import LearnedFeatures
@@ -21,6 +22,7 @@ from mpitune.metrics.tuning_metric import Metric
 from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import AVERAGING
+from mpitune.runtime.signals import stop_flag
 from mpitune.store.store import Corpus, Store
 from mpitune.training import factory
 
@@ -30,6 +32,23 @@ _AT_ONCE = 1 << 18
 """Features whose names are exchanged at a time: as strings they take much memory."""
 _SAMPLING = 1
 """Tells the random numbers of sampling from those of the learner, which is seeded by seed, epoch and sentence."""
+
+
+class ScoredList(NamedTuple):
+    """A list to learn from."""
+
+    number: int
+    """The sentence's number."""
+    source: np.ndarray
+    """int32: its words."""
+    kbest: KBest
+    statistics: np.ndarray
+    """int64 [k, width]: counts of the metric."""
+    gold: np.ndarray
+    """float64 [k]: gold scores."""
+    best: float
+    """Gold score of the 1-best, as it is reported."""
+    forest: PackedForest | None = None
 
 
 @dataclass
@@ -87,6 +106,30 @@ class TrainingRun:
             slots = self.features.find(part)
             is_new = self.comm.sum((slots < 0).astype(np.int32)) > 0
             self.features.slots(self.comm.union(map(self.features.name, slots[is_new & (slots >= 0)].tolist())))
+
+    def lists(
+        self, sentences: np.ndarray, weights: Weights, epoch: int, *, forests: bool = False, resumable: bool = True
+    ) -> Iterator[ScoredList]:
+        """The lists to learn from of training ``sentences`` (int64) under ``weights``, which may change between them.
+
+        ``epoch``: 0 before the first; ``forests``: with forests. Raises StopRequested if a stop was requested, which
+        tells whether it is ``resumable``.
+        """
+        self.gold.start_shard()
+        for i in sentences.tolist():
+            if stop_flag():
+                task = f"epoch {epoch}" if epoch else "the dense start"
+                raise stop_flag().stop_error(task, resumable=resumable)
+            sentence, forest = self.corpus.sentence(i), None
+            if forests:
+                assert isinstance(self.decoder, ForestDecoder)  # checked by config.checks
+                kbest, forest = self.decoder.decode_all(self.store.tuned_sentence(i), weights.value, self.kbest)
+            else:
+                kbest = self.decode(i, weights, epoch)
+            counted = self.metric.statistics(kbest, self.corpus.references(i))
+            gold = self.gold.score(counted, len(sentence.words), i)
+            self.gold.update_context(counted, len(sentence.words))
+            yield ScoredList(i, sentence.words, kbest, counted, gold, self.gold.report(counted), forest)
 
     def decode(self, i: int, weights: Weights, epoch: int) -> KBest:
         """The list to learn from of training sentence ``i`` under ``weights``: the k best, or sampled from its forest.

@@ -12,7 +12,6 @@ from mpitune.learner.weights import Weights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.run_folder.layout import checkpoint_path
-from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import Change, StatisticsAccumulator
 from mpitune.training.sanity_checks import remedy
 from mpitune.training.session import TrainingRun
@@ -26,11 +25,11 @@ def learn_shard(
     shard: np.ndarray,
     weights: Weights,
     advance: Callable[[float], None],
-) -> ShardResult | None:
+) -> ShardResult:
     """Inner loop of algorithm 1: decode each sentence with the current weights, then update them from its list.
 
     ``epoch``: from 1; 0: the dense start. ``z``: the shard's number; ``shard``: int64, its sentence numbers;
-    ``weights``: changed in place, with the learner's state. Returns None if a stop was requested.
+    ``weights``: changed in place, with the learner's state. Raises StopRequested if a stop was requested.
 
     The result has the features with a weight or with learner state. Where the exchange mixes state (algorithms 3 and
     4), all shards begin with that of the features seen by any: those without a weight whose state did not change are
@@ -38,23 +37,14 @@ def learn_shard(
     """
     sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner.start_shard(weights, passes=max(epoch - 1, 0))
-    run.gold.start_shard()
-    for n, i in enumerate(shard.tolist()):
-        if stop_flag():
-            return None
-        sentence = run.corpus.sentence(i)
-        kbest = run.decode(i, weights, epoch)
-        check_finite(run, epoch, kbest.score)
-        counted = run.metric.statistics(kbest, run.corpus.references(i))
-        gold = run.gold.score(counted, len(sentence.words), i)
-        random = np.random.default_rng([run.job.run.seed, epoch, i])
-        change = Change(kbest, weights.value, changes_all=learner.learner.changes_all)
-        counts = learner.update(kbest, gold, weights, random)
-        run.gold.update_context(counted, len(sentence.words))
-        best[n] = counted[0, :WIDTH]
-        best_gold = run.gold.report(counted)
-        sums.add(sentence.words, kbest, counted, best_gold, counts, change.norm(weights.value))
-        advance(best_gold)
+    for n, each in enumerate(run.lists(shard, weights, epoch)):
+        check_finite(run, epoch, each.kbest.score)
+        random = np.random.default_rng([run.job.run.seed, epoch, each.number])
+        change = Change(each.kbest, weights.value, changes_all=learner.learner.changes_all)
+        counts = learner.update(each.kbest, each.gold, weights, random)
+        best[n] = each.statistics[0, :WIDTH]
+        sums.add(each, counts, change.norm(weights.value))
+        advance(each.best)
     learner.end_shard(weights)
     check_finite(run, epoch, weights.value)
     learned = weights.sparse(learner.state, changed=epoch > 0 and run.mixes_each_epoch)

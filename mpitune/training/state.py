@@ -84,10 +84,11 @@ def begin(run: TrainingRun, resume: str) -> State:
         return State(shared_weights=run.first.sparse(), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
     run.features.slots(checkpoint.dynamic_names)
+    published = SparseWeights(checkpoint.weights.ids, checkpoint.weights.value)
     if run.learns == "sparse":
-        run.first.freeze_dense(checkpoint.weights)
+        run.first.freeze_dense(published)
     elif run.learns == "dense":
-        run.first.freeze_sparse(checkpoint.weights)
+        run.first.freeze_sparse(published)
     LOG.info("going on after epoch %d", epoch)
     return State(
         shared_weights=checkpoint.start,
@@ -133,7 +134,7 @@ def restore_result(run: TrainingRun, state: State) -> None:
     if state.history and best != run.folder.dense_start_weights:
         with suppress(DataError):
             checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
-            run.folder.write_weights(best, list(zip(checkpoint.names, checkpoint.weights.value.tolist(), strict=True)))
+            run.folder.write_weights(best, checkpoint.weights.named)
     try:
         if is_file(best):
             read_weights(best)
@@ -170,7 +171,7 @@ def check_result(run: TrainingRun, state: State) -> None:
     else:
         with suppress(DataError):  # damaged since: nothing is left to compare with
             checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
-            held = dict(zip(checkpoint.names, checkpoint.weights.value.tolist(), strict=True))
+            held = dict(checkpoint.weights.named)
     try:
         found = read_weights(run.folder.result)
     except DataError as error:
@@ -182,16 +183,14 @@ def check_result(run: TrainingRun, state: State) -> None:
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
     """Write the files of the latest epoch on rank 0: weights, metrics, and last the checkpoint."""
-    named = model.named
-    run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
+    run.folder.write_weights(run.folder.epoch_weights(state.epoch), model.named)
     write_result(run, state)
     checkpoint = Checkpoint(
         epoch=state.epoch,
         seed=run.job.run.seed,
         job=run.identity,
         metrics={"epochs": state.history},
-        weights=SparseWeights(model.ids, model.value),
-        names=model.names,
+        weights=model,
         start=state.shared_weights,
         shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
         total=state.mean.total,

@@ -40,7 +40,7 @@ def checkpoint(tiny: Tiny, run: Path, **learner: object) -> dict[str, float]:
     """The first epoch's weights."""
     train(tiny.job(run, learner={**DEFAULT, **learner}), SerialComm(), quiet=True)
     found = read_checkpoint(run / "checkpoints/epoch-0001.h5")
-    return dict(zip(found.names, found.weights.value.tolist(), strict=True))
+    return dict(found.weights.named)
 
 
 def log(run: Path) -> str:
@@ -193,7 +193,7 @@ def test_the_mean_that_is_best_on_devtest_is_frozen(
     tables = {"learner": {**DEFAULT, "dense_start": 3 * 26}, **(DEVTEST if scores[0] else {})}
     train(tiny.job(tmp_path / "run", **tables), SerialComm(), quiet=True)
     checkpointed = read_checkpoint(tmp_path / "run/checkpoints/epoch-0001.h5")
-    found = dict(zip(checkpointed.names, checkpointed.weights.value.tolist(), strict=True))
+    found = dict(checkpointed.weights.named)
     dense = {name: value for name, value in found.items() if not name.startswith(SPARSE)}
     for (weights, state), (before, kept) in zip(begun[1:], ended[:-1], strict=True):
         assert weights == {name: value for name, value in before.items() if value}
@@ -237,7 +237,7 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
     sparse = []
     for epoch in (1, 2, 3):
         found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
-        weights = dict(zip(found.names, found.weights.value.tolist(), strict=True))
+        weights = dict(found.weights.named)
         dense = {name: value for name, value in weights.items() if not name.startswith(SPARSE)}
         assert dense == {name: value for name, value in start_weights.items() if value != 0}
         sparse.append({name: value for name, value in weights.items() if name.startswith(SPARSE)})
@@ -479,7 +479,7 @@ def test_selection_drops_none_of_the_sparse_weights_that_are_kept(tiny: Tiny, tm
         learner = {**DEFAULT, "initial_weights": "warm", "tune": "dense", "algorithm": "itersel", "epochs": epoch}
         train(tiny.job(tmp_path / "run", learner=learner, select={"k": 3}), SerialComm(), quiet=True)
         found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
-        weights = dict(zip(found.names, found.weights.value.tolist(), strict=True))
+        weights = dict(found.weights.named)
         kept.append({name: value for name, value in weights.items() if name.startswith("R:")})
         assert len(weights) == len(given) + 3
     assert len(given) > 3 and kept[0].keys() == given and kept[0] == kept[1]

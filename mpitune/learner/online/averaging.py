@@ -11,11 +11,12 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
+from mpitune.learner.base import AfterUpdates
 from mpitune.learner.weights import Weights
 
 
-class Averaging:
-    """An `mpitune.learner.base.AfterUpdates` that averages the weights."""
+class Averaging(AfterUpdates):
+    """Averages the weights."""
 
     def __init__(self, *, changes_all: bool = False, dense_only: bool = False) -> None:
         """``changes_all``: see `mpitune.learner.base.OnlineLearner`.

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpitune.array_files.csr import row_scores
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts
+from mpitune.learner.base import Counts, OnlineLearner
 from mpitune.learner.choices import MiraVariant, OracleName, PredictionName
 from mpitune.learner.online.columns import columns_of, select_entries
 from mpitune.learner.online.gram import apply_gradient
@@ -56,17 +56,11 @@ class MiraOptions:
     """Number of entries among which predictions are chosen; the oracle is chosen from the whole list."""
 
 
-class Mira:
-    """An `mpitune.learner.base.OnlineLearner`."""
-
-    state = ()
-    changes_all = False
+class Mira(OnlineLearner):
+    """Without state from list to list."""
 
     def __init__(self, options: MiraOptions) -> None:
         self._options = options
-
-    def start_shard(self, weights: Weights, passes: int = 0) -> None:
-        """MIRA has no state from list to list."""
 
     def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
@@ -80,9 +74,6 @@ class Mira:
         entries = np.array([oracle, *(j for j in constraints if j != oracle)])
         updates = self._learn(select_entries(kbest, entries), gold[oracle] - gold[entries], weights)
         return Counts(len(entries) - 1, updates, oracle, prediction)
-
-    def end_shard(self, weights: Weights) -> None:
-        """MIRA postpones no update."""
 
     def _learn(self, kbest: KBest, losses: np.ndarray, weights: Weights) -> int:
         """Update so that entry 0 of ``kbest`` scores above the others by ``losses`` (float64 [k]).

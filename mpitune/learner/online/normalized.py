@@ -12,6 +12,7 @@ import numpy as np
 from mpitune.array_files.csr import row_scores
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
+from mpitune.learner.base import EvidenceLearner
 from mpitune.learner.online.columns import FeatureColumns
 from mpitune.learner.online.evidence import (
     Evidence,
@@ -28,8 +29,8 @@ from mpitune.learner.pair_sampling import Sampler
 from mpitune.learner.weights import SparseWeights, Weights
 
 
-class NormalizedPerceptron(Perceptron):
-    """An `mpitune.learner.base.EvidenceLearner`."""
+class NormalizedPerceptron(Perceptron, EvidenceLearner):
+    """Its sparse weights follow from the state."""
 
     def __init__(self, sampler: Sampler, options: PerceptronOptions) -> None:
         """Raises UsageError if ``options.order`` is another one."""

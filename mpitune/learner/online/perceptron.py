@@ -12,11 +12,11 @@ import numpy as np
 
 from mpitune.array_files.csr import row_scores
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts
+from mpitune.learner.base import Counts, OnlineLearner
 from mpitune.learner.choices import RateName, UpdateOrder
 from mpitune.learner.online.columns import FeatureColumns, columns_of
 from mpitune.learner.online.gram import RankedPairs, apply_gradient, batch_update, fill_gram, sequential_update
-from mpitune.learner.online.rates import PERSISTENT_STATE, rate_of
+from mpitune.learner.online.rates import ARRAYS, rate_of
 from mpitune.learner.online.sparse_update import Workspace, frozen_scores, shrink_all, sparse_sequential_update
 from mpitune.learner.pair_sampling import Sampler
 from mpitune.learner.weights import Weights
@@ -44,12 +44,13 @@ class PerceptronOptions:
     """Multiply a pair's d by its difference of gold scores."""
 
 
-class Perceptron:
-    """An `mpitune.learner.base.OnlineLearner` whose weights change by steps; l1 is not its own (`Clipping`)."""
+class Perceptron(OnlineLearner):
+    """The weights change by steps; l1 is not its own (`Clipping`)."""
 
     def __init__(self, sampler: Sampler, options: PerceptronOptions) -> None:
         self._sampler, self._options = sampler, options
-        self.state = PERSISTENT_STATE[options.rate]
+        # That of AdaDelta begins anew with each pass.
+        self.state = () if options.rate == "adadelta" else ARRAYS[options.rate]
         self.changes_all = options.l2 > 0
 
     def start_shard(self, weights: Weights, passes: int = 0) -> None:
@@ -68,9 +69,6 @@ class Perceptron:
         decay = 2 * options.l2 * options.learning_rate / len(pairs)
         updates = self._learn(kbest, columns, RankedPairs(pairs, scale, margin), decay, weights)
         return Counts(len(pairs), int(updates))
-
-    def end_shard(self, weights: Weights) -> None:
-        """No update is postponed."""
 
     def _learn(self, kbest: KBest, columns: FeatureColumns, pairs: RankedPairs, decay: float, weights: Weights) -> int:
         """Update ``weights`` by ``pairs``; returns the number of pairs that needed an update.

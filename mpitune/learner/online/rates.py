@@ -26,21 +26,14 @@ DECAY = 0.95
 EPSILON = 1e-6
 """AdaDelta: added under both roots."""
 CONSTANT, _ADAGRAD, _ADADELTA = range(3)
-RATES: dict[RateName, int] = {"constant": CONSTANT, "adagrad": _ADAGRAD, "adadelta": _ADADELTA}
-"""The kind of a `Rate` by name."""
-PERSISTENT_STATE: dict[RateName, tuple[str, ...]] = {
-    "constant": (),
-    "adagrad": ("squares",),
-    "adadelta": (),
-    "normalized": ("squares", "sums", "sizes", "lists"),
-}
-"""By rate: the arrays of a `Rate`, or of an `evidence.Evidence`, that continue from shard to shard."""
-_ARRAYS: dict[RateName, tuple[str, ...]] = {
+"""The kind of a `Rate`."""
+ARRAYS: dict[RateName, tuple[str, ...]] = {
     "constant": (),
     "adagrad": ("squares",),
     "adadelta": ("squares", "moves", "time"),
+    "normalized": ("squares", "sums", "sizes", "lists"),
 }
-"""By rate: the arrays of a `Rate` that are not empty."""
+"""By rate, in the order of kinds: its arrays; of ``normalized``, those of `evidence.Evidence`."""
 
 
 class Rate(NamedTuple):
@@ -58,8 +51,8 @@ class Rate(NamedTuple):
 
 def rate_of(name: RateName, learning_rate: float, weights: Weights) -> Rate:
     """The rate called ``name``, with its arrays in ``weights``, as long as these do not grow."""
-    arrays = {array: weights.array(array, 0, np.int64 if array == "time" else np.float64) for array in _ARRAYS[name]}
-    return Rate(RATES[name], learning_rate, **arrays)
+    arrays = {array: weights.array(array, 0, np.int64 if array == "time" else np.float64) for array in ARRAYS[name]}
+    return Rate(list(ARRAYS).index(name), learning_rate, **arrays)
 
 
 @kernel

@@ -6,15 +6,13 @@ import numpy as np
 
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
+from mpitune.learner.base import AfterUpdates
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.weights import Weights
 
 
-class Clipping:
-    """Cumulative clipping by an l1 penalty (Tsuruoka et al. 2009): after each list its features, in the end all.
-
-    An `mpitune.learner.base.AfterUpdates`.
-    """
+class Clipping(AfterUpdates):
+    """Cumulative clipping by an l1 penalty (Tsuruoka et al. 2009): after each list its features, in the end all."""
 
     def __init__(self, penalty: float, *, dense_only: bool = False) -> None:
         """``penalty``: that of a list; ``dense_only``: sparse features have none."""
@@ -58,10 +56,10 @@ def _clip(slots: np.ndarray, due: float, paid: np.ndarray, weights: np.ndarray) 
         paid[slot] += weights[slot] - before
 
 
-class Smoothing:
+class Smoothing(AfterUpdates):
     """Structured regularisation: smooths its chains at the end of each shard's pass.
 
-    An `mpitune.learner.base.AfterUpdates`. The point in time is *(ours)*. Once a pass, not after each list: a list
+    The point in time is *(ours)*. Once a pass, not after each list: a list
     changes few bins by little, solving for every chain would cost more than the list's own update, and ``beta`` would
     have to depend on the length of the pass. In the shard, not after the exchange: it works with all algorithms, also
     those that do not mix shards; selection ranks smoothed weights; and the step of ``linear`` is linear, so that the
@@ -71,12 +69,6 @@ class Smoothing:
 
     def __init__(self, smoothness: Smoothness) -> None:
         self._smoothness = smoothness
-
-    def start_shard(self, weights: Weights) -> None:
-        """A pass has no state."""
-
-    def update(self, kbest: KBest, weights: Weights) -> None:
-        """Lists change nothing."""
 
     def end_shard(self, weights: Weights) -> None:
         """Smooth the weights of all chains."""

@@ -110,11 +110,11 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
     def kept(z: int) -> ShardLists | None:
         return read_lists(folder, _EPOCH, job_digest, z, forests=False)
 
-    def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        decoded = decode_shard(run, _EPOCH, z, shards[z], run.first.copy(), advance, _check_finite, forests=False)
-        if decoded is None:
-            return None
-        pool, _, statistics, names = decoded
+    def make(z: int, advance: Callable[[float], None]) -> ShardLists:
+        weights = run.first.copy()
+        pool, _, statistics, names = decode_shard(
+            run, _EPOCH, z, shards[z], weights, advance, _check_finite, forests=False
+        )
         lists = ShardLists(z, pool, statistics.sums, names, statistics.bleu, statistics.choices)
         write_lists(folder, _EPOCH, job_digest, lists)
         # Mapped from its file, where it takes no memory of ours.
