@@ -188,13 +188,9 @@ class RunningMean:
 
     def add(self, weights: SparseWeights) -> None:
         """Add the weights of one epoch."""
-        before, rows = self.total, np.array([0, 1], dtype=np.int64)
-        ptr = np.cumsum([0, len(before.ids), len(weights.ids)], dtype=np.int64)
         self.epochs += 1
-        counted = weights.value * self.epochs if self._rising else weights.value
-        both = np.concatenate([before.ids, weights.ids]), np.concatenate([before.value, counted])
-        stacked = columns(SparseVectors(rows, ptr, *both))
-        self.total = SparseWeights(stacked.id, sums_of(stacked.ptr, stacked.value))
+        ids, times = np.union1d(self.total.ids, weights.ids), self.epochs if self._rising else 1
+        self.total = SparseWeights(ids, self.total.at(ids).value + times * weights.at(ids).value)
 
     @property
     def mean(self) -> SparseWeights:

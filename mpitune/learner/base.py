@@ -7,8 +7,7 @@ from shard to shard and from epoch to epoch; its other state is reset at the sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -68,51 +67,6 @@ class EvidenceLearner(OnlineLearner):
         features; ``passes``: over the sentences so far.
         """
         raise NotImplementedError
-
-
-class AfterUpdates:
-    """What is done to the weights after each update of any learner, and at the end of a pass: by default nothing."""
-
-    def start_shard(self, weights: Weights) -> None:
-        """Start a pass over a shard."""
-
-    def update(self, kbest: KBest, weights: Weights) -> None:
-        """Follow an update by ``kbest``."""
-
-    def end_shard(self, weights: Weights) -> None:
-        """Finish the pass."""
-
-
-@dataclass(frozen=True)
-class Composed:
-    """An online learner, and what is done after its updates, in this order."""
-
-    learner: OnlineLearner
-    after: Sequence[AfterUpdates] = ()
-
-    @property
-    def state(self) -> tuple[str, ...]:
-        """That of the learner: what comes after it has none."""
-        return self.learner.state
-
-    def start_shard(self, weights: Weights, passes: int = 0) -> None:
-        """See `OnlineLearner`."""
-        self.learner.start_shard(weights, passes)
-        for each in self.after:
-            each.start_shard(weights)
-
-    def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
-        """See `OnlineLearner`."""
-        counts = self.learner.update(kbest, gold, weights, random)
-        for each in self.after:
-            each.update(kbest, weights)
-        return counts
-
-    def end_shard(self, weights: Weights) -> None:
-        """See `OnlineLearner`."""
-        self.learner.end_shard(weights)
-        for each in self.after:
-            each.end_shard(weights)
 
 
 Reply = tuple[np.ndarray, ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -32,9 +33,9 @@ from mpitune.run_folder.layout import checkpoint_path, remove_shards
 from mpitune.run_folder.nbest_store import ShardLists, read_lists, write_lists
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
+from mpitune.training.online_epoch import check_finite
 from mpitune.training.scheduler import check_stop, draw_shards, process_shards
 from mpitune.training.session import TrainingRun
-from mpitune.training.shard_pass import check_finite
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
@@ -156,9 +157,8 @@ def _lists(
         pool, known = before.pool, before.names
     weights = run.first.load(_weights_before(run, state, epoch))
     check = partial(check_finite, run, epoch)
-    new, found, statistics, names = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
-    names = sorted({*known, *names})
-    lists = ShardLists(z, merged(pool, new), statistics.sums, names, statistics.bleu, statistics.choices, found)
+    new = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
+    lists = replace(new, pool=merged(pool, new.pool), names=sorted({*known, *new.names}))
     write_lists(run.folder.checkpoints, epoch, job_digest, lists)
     return lists
 
@@ -185,8 +185,8 @@ def decode_shard(
     check: Callable[[np.ndarray], None],
     *,
     forests: bool,
-) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]]:
-    """Lists of a shard's sentences, forests if asked for, statistics, and names of the discovered features.
+) -> ShardLists:
+    """Lists of a shard's sentences, with forests if asked for.
 
     Raises StopRequested if a stop was requested. ``check`` raises DataError for the scores of a list with NaN.
     """
@@ -199,10 +199,11 @@ def decode_shard(
         sums.add(each, Counts(0, 0))
         advance(each.best)
     references = [run.corpus.references(i) for i in shard.tolist()]
-    found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)
-    fired = [kind.feature_id for kind in (pool, found) if kind is not None]
-    return pool, found, sums.statistics(z), run.first.discovered(*fired)
+    found = forests_of(graphs, references, run.features.ids) if forests else None
+    names = run.first.discovered(pool.feature_id, *([found.feature_id] if found else []))
+    _, counted, bleu, choices = sums.statistics(z)
+    return ShardLists(z, pool, counted, names, bleu, choices, found)
 
 
 def feature_space(tuner: BatchLearner, weights: Weights, ids: np.ndarray) -> Space:

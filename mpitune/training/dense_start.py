@@ -29,14 +29,14 @@ from mpitune.exchange.mixing import RunningMean
 from mpitune.learner.base import BatchLearner
 from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.lm.log_scale import log_scale
-from mpitune.run_folder.checkpoint import ShardResult, read_shard, write_shard
+from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.run_folder.run_state import chosen_epoch
 from mpitune.training import factory
 from mpitune.training.devtest import score_devtest
 from mpitune.training.epoch_statistics import Scores
+from mpitune.training.online_epoch import keep_shard, kept_shard, learn_shard
 from mpitune.training.scheduler import draw_shards, reordered
 from mpitune.training.session import TrainingRun
-from mpitune.training.shard_pass import learn_shard
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
@@ -149,13 +149,12 @@ def _learned(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarr
 
     It is kept as the results of shards are, and removed with them, after an epoch.
     """
-    folder, job_digest = run.folder.checkpoints, run.identity_digest
-    result = run.comm.on_root(read_shard, folder, DENSE_START, job_digest, n)
+    result = run.comm.on_root(kept_shard, run, DENSE_START, n)
     if result is not None and not result.statistics["failed"]:
         LOG.info("dense start: pass %d was learned before the interruption", n + 1)
         return result
     result = run.comm.on_root(_learn, run, n, start, sentences)
-    run.comm.on_root(write_shard, folder, DENSE_START, job_digest, result)
+    run.comm.on_root(keep_shard, run, DENSE_START, result)
     run.comm.on_root(check_failed, int(result.statistics["failed"]), len(sentences))
     return result
 

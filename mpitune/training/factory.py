@@ -24,7 +24,7 @@ from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import all_names, features, pass_through
-from mpitune.learner.base import AfterUpdates, BatchLearner, Composed, EvidenceLearner, OnlineLearner
+from mpitune.learner.base import BatchLearner, EvidenceLearner, OnlineLearner
 from mpitune.learner.batch import hypergraph, mert, minrisk, pro, rampion
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.choices import LearnedFeatures
@@ -32,9 +32,8 @@ from mpitune.learner.local.ebuu import ebuu
 from mpitune.learner.local.examples import Examples, Update
 from mpitune.learner.local.mbuu import mbuu
 from mpitune.learner.online import mira, perceptron
-from mpitune.learner.online.averaging import Averaging
+from mpitune.learner.online.after_updates import AfterUpdates, Averaging, Clipping, Composed, Smoothing
 from mpitune.learner.online.normalized import NormalizedPerceptron
-from mpitune.learner.online.regularisation import Clipping, Smoothing
 from mpitune.learner.pair_sampling import Sampler, make_sampler
 from mpitune.learner.weights import Weights
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric

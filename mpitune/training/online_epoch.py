@@ -19,17 +19,18 @@ from mpitune.exchange import mixing, selection
 from mpitune.exchange.mixing import Mixing
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors
-from mpitune.learner.base import Composed, EvidenceLearner
-from mpitune.learner.weights import SparseWeights
+from mpitune.learner.base import EvidenceLearner
+from mpitune.learner.online.after_updates import Composed
+from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, read_shard, write_shard
 from mpitune.run_folder.layout import checkpoint_path
 from mpitune.runtime.memory import machine_memory
 from mpitune.training import factory
-from mpitune.training.epoch_statistics import EpochResult, ShardStatistics
+from mpitune.training.epoch_statistics import Change, EpochResult, ShardStatistics, StatisticsAccumulator
+from mpitune.training.sanity_checks import remedy
 from mpitune.training.scheduler import draw_shards, process_shards, reordered
 from mpitune.training.session import TrainingRun
-from mpitune.training.shard_pass import check_finite, learn_shard
 from mpitune.training.state import State
 
 
@@ -56,31 +57,90 @@ def online_epoch(run: TrainingRun, learner: Composed, state: State) -> EpochResu
     return EpochResult(weights, metrics, statistics, norms)
 
 
+def learn_shard(
+    run: TrainingRun,
+    learner: Composed,
+    epoch: int,
+    z: int,
+    shard: np.ndarray,
+    weights: Weights,
+    advance: Callable[[float], None],
+) -> ShardResult:
+    """Inner loop of algorithm 1: decode each sentence with the current weights, then update them from its list.
+
+    ``epoch``: from 1; 0: the dense start. ``z``: the shard's number; ``shard``: int64, its sentence numbers;
+    ``weights``: changed in place, with the learner's state. Raises StopRequested if a stop was requested.
+
+    The result has the features with a weight or with learner state. Where the exchange mixes state (algorithms 3 and
+    4), all shards begin with that of the features seen by any: those without a weight whose state did not change are
+    left out.
+    """
+    sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
+    learner.start_shard(weights, passes=max(epoch - 1, 0))
+    for n, each in enumerate(run.lists(shard, weights, epoch)):
+        check_finite(run, epoch, each.kbest.score)
+        random = np.random.default_rng([run.job.run.seed, epoch, each.number])
+        change = Change(each.kbest, weights.value, changes_all=learner.learner.changes_all)
+        counts = learner.update(each.kbest, each.gold, weights, random)
+        best[n] = each.statistics[0, :WIDTH]
+        sums.add(each, counts, change.norm(weights.value))
+        advance(each.best)
+    learner.end_shard(weights)
+    check_finite(run, epoch, weights.value)
+    learned = weights.sparse(learner.state, changed=epoch > 0 and run.mixes_each_epoch)
+    counts_of_shard = sums.statistics(z, learned.value)
+    return ShardResult(
+        shard=z,
+        weights=learned,
+        statistics=counts_of_shard.sums,
+        best=best,
+        bleu=counts_of_shard.bleu,
+        choices=counts_of_shard.choices,
+    )
+
+
+def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
+    """Raise DataError unless all ``numbers`` (float64 [n], weights or scores of ``epoch``) are finite."""
+    if not np.isfinite(numbers).all():
+        last = checkpoint_path(run.folder.checkpoints, epoch - 1)
+        raise DataError(
+            f"{f'epoch {epoch}' if epoch else 'dense start'}: found NaN or infinite weights, expected numbers: "
+            f"{remedy(run.job.learner)}; "
+            + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
+        )
+
+
 def _learn_shards(run: TrainingRun, learner: Composed, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
     """Results of the shards that this rank takes from the work queue."""
-    epoch, job_digest = state.epoch + 1, run.identity_digest
+    epoch = state.epoch + 1
 
     def learn(z: int, advance: Callable[[float], None]) -> ShardResult:
         weights = run.first.load(_shard_start(run, state, z), learner.state)
         result = learn_shard(run, learner, epoch, z, shards[z], weights, advance)
-        named = replace(result, names=run.first.discovered(result.weights.ids))
-        write_shard(run.folder.checkpoints, epoch, job_digest, named)
+        keep_shard(run, epoch, result)
         return result
-
-    what = f"epoch {epoch} of {run.job.learner.epochs}"
-
-    def read(z: int) -> ShardResult | None:
-        result = read_shard(run.folder.checkpoints, epoch, job_digest, z)
-        if result is None:
-            return None
-        run.features.slots(result.names)
-        # The feature table has them now, and takes less space.
-        return replace(result, names=[])
 
     # Of shards that are drawn anew, nobody knows yet how long they take.
     drawn_anew = run.job.parallel.reshuffle and run.mixes_each_epoch
     seconds = state.history[-1]["shard_seconds"] if state.history and not drawn_anew else ()
-    return process_shards(run, what, shards, read, learn, seconds)
+    what = f"epoch {epoch} of {run.job.learner.epochs}"
+    return process_shards(run, what, shards, partial(kept_shard, run, epoch), learn, seconds)
+
+
+def kept_shard(run: TrainingRun, epoch: int, z: int) -> ShardResult | None:
+    """The result of shard ``z`` that `keep_shard` has written, if there is one."""
+    result = read_shard(run.folder.checkpoints, epoch, run.identity_digest, z)
+    if result is None:
+        return None
+    run.features.slots(result.names)
+    # The feature table has them now, and takes less space.
+    return replace(result, names=[])
+
+
+def keep_shard(run: TrainingRun, epoch: int, result: ShardResult) -> None:
+    """Write the result of a shard, with the names of the features that were discovered while decoding."""
+    named = replace(result, names=run.first.discovered(result.weights.ids))
+    write_shard(run.folder.checkpoints, epoch, run.identity_digest, named)
 
 
 def _shard_start(run: TrainingRun, state: State, z: int) -> SparseWeights:
@@ -90,7 +150,7 @@ def _shard_start(run: TrainingRun, state: State, z: int) -> SparseWeights:
     """
     if run.mixes_each_epoch or state.epoch == 0:
         return state.shared_weights
-    kept = read_shard(run.folder.checkpoints, state.epoch, run.identity_digest, z)
+    kept = kept_shard(run, state.epoch, z)
     if kept is None:
         found, expected = f"no valid result of shard {z} beside it", "the weights that the shard continues from"
         raise DataError.at(checkpoint_path(run.folder.checkpoints, state.epoch), None, found=found, expected=expected)

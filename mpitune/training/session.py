@@ -14,8 +14,9 @@ from mpitune.config.spec import Job
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import Decoder, ForestDecoder, KBest, PackedForest
 from mpitune.exchange.comm import Comm
-from mpitune.learner.base import BatchLearner, Composed
+from mpitune.learner.base import BatchLearner
 from mpitune.learner.choices import LearnedFeatures
+from mpitune.learner.online.after_updates import Composed
 from mpitune.learner.weights import Weights
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric

@@ -15,11 +15,11 @@ from support import naive
 from support.learner_options import BLEU, pro_options
 
 from mpitune.corpus.feature_table import FeatureTable
-from mpitune.learner.base import Composed, Reply
+from mpitune.learner.base import Reply
 from mpitune.learner.batch.minrisk import MinRisk, MinRiskOptions
 from mpitune.learner.batch.pro import Pairs, Pro, ProObjective
 from mpitune.learner.bin_chains import Smoothness, linear, monotone, smoothed
-from mpitune.learner.online.regularisation import Smoothing
+from mpitune.learner.online.after_updates import Composed, Smoothing
 from mpitune.learner.pool import empty, merged, pool_of
 from mpitune.learner.weights import Weights
 from mpitune.metrics.bleu import WIDTH

@@ -11,12 +11,11 @@ from support.learner_options import mira_options, perceptron_options, sampler
 
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Composed, Counts, EvidenceLearner
-from mpitune.learner.online.averaging import Averaging
+from mpitune.learner.base import Counts, EvidenceLearner
+from mpitune.learner.online.after_updates import Averaging, Clipping, Composed
 from mpitune.learner.online.mira import Mira
 from mpitune.learner.online.normalized import NormalizedPerceptron
 from mpitune.learner.online.perceptron import Perceptron
-from mpitune.learner.online.regularisation import Clipping
 from mpitune.learner.weights import Weights
 
 SIZE = 30

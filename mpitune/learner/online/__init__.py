@@ -1,7 +1,7 @@
 """Online learners: update the weights after each k-best list.
 
 - `perceptron`: pairwise ranking; `normalized`: with the normalized rate; `mira`: large-margin learning.
-- `averaging`, `regularisation`: what is done after the updates, whichever learner makes them.
+- `after_updates`: l1, averaging and smooth weights of bins, whichever learner makes the updates.
 - `columns`: a list's feature vectors, reduced to the values in which entries differ.
 - `gram`: updates by entries of a list; `sparse_update`: updates by features, pair by pair.
 - `mira_qp`: the solvers of MIRA's quadratic program; `rates`: learning rates and their state.

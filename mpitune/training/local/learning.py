@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Sentence
@@ -93,7 +92,9 @@ def updated(
     found = learned(training.lists, sentences)
     if rounds == 1:
         return found
-    run, pool = training.run, _select(training.pools, sentences)
+    run, pool = training.run, training.lists.pool(sentences)
+    occurring, feature = np.unique(pool.feature, return_inverse=True)
+    pool = pool._replace(feature=feature.astype(np.int32), feature_id=pool.feature_id[occurring])
     sources = _tuned(run, sentences)
     for _ in range(rounds - 1):
         weights = run.first.copy()
@@ -149,23 +150,3 @@ def _decoded(run: TrainingRun, metric: Metric, sources: Sequence[Source], weight
         kbest = run.decoder.decode(sentence, weights.value, run.kbest)
         lists.append((kbest, metric.statistics(kbest, references)))
     return pool_of(lists, run.features.ids, metric.width)
-
-
-def _select(pools: Sequence[NBestPool], sentences: np.ndarray) -> NBestPool:
-    """The lists of these ``sentences`` (int64 [k]), numbered from the first of the first pool."""
-    first = row_ends([pool.sentences for pool in pools])
-    parts = (np.searchsorted(first, sentences, side="right") - 1).tolist()
-    chosen = [(pools[part], number) for part, number in zip(parts, (sentences - first[parts]).tolist(), strict=True)]
-    entries = [(pool, slice(*pool.sentence_ptr[number : number + 2].tolist())) for pool, number in chosen]
-    rows = [slice(*pool.feature_ptr[[here.start, here.stop]].tolist()) for pool, here in entries]
-    ids = [pool.feature_id[pool.feature[row]] for (pool, _), row in zip(entries, rows, strict=True)]
-    feature_id, feature = np.unique(np.concatenate(ids), return_inverse=True)
-    return NBestPool(
-        row_ends([here.stop - here.start for _, here in entries]),
-        np.concatenate([pool.statistics[here] for pool, here in entries]),
-        np.concatenate([pool.fingerprint[here] for pool, here in entries]),
-        row_ends(np.concatenate([np.diff(pool.feature_ptr[here.start : here.stop + 1]) for pool, here in entries])),
-        feature.astype(np.int32),
-        np.concatenate([pool.value[row] for (pool, _), row in zip(entries, rows, strict=True)]),
-        feature_id,
-    )

@@ -112,10 +112,7 @@ def _decode(run: TrainingRun, folder: Path, job_digest: str, shards: Sequence[np
 
     def make(z: int, advance: Callable[[float], None]) -> ShardLists:
         weights = run.first.copy()
-        pool, _, statistics, names = decode_shard(
-            run, _EPOCH, z, shards[z], weights, advance, _check_finite, forests=False
-        )
-        lists = ShardLists(z, pool, statistics.sums, names, statistics.bleu, statistics.choices)
+        lists = decode_shard(run, _EPOCH, z, shards[z], weights, advance, _check_finite, forests=False)
         write_lists(folder, _EPOCH, job_digest, lists)
         # Mapped from its file, where it takes no memory of ours.
         return replace(lists, pool=open_lists(folder, _EPOCH, z))
