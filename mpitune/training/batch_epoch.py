@@ -64,12 +64,13 @@ class Space(NamedTuple):
         return SparseWeights(self.ids[learned], weights[learned])
 
 
-def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochResult:
+def batch_epoch(run: TrainingRun, state: State) -> EpochResult:
     """Decode all sentences with the weights of ``state``, then optimise them. Collective.
 
     Raises StopRequested on every rank if one was asked to stop.
     """
-    epoch = state.epoch + 1
+    epoch, tuner = state.epoch + 1, run.learner
+    assert isinstance(tuner, BatchLearner)  # the loop sees to it
     # Lists are kept by shard, so each sentence stays in its shard in all epochs.
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
     lists = _collect(run, state, shards)

@@ -77,7 +77,7 @@ def dense_start(run: TrainingRun, state: State) -> None:
     elif not given:
         LOG.info(LEARNING, len(few), "")
         state.shared_weights = _learned(run, 0, state.shared_weights, few).weights
-    elif run.learner.state:
+    elif run.online.state:
         LOG.info("dense start: learning the steps of dense features from %d sentences", len(few))
         result = _learned(run, 0, state.shared_weights, few).weights
         ids = np.union1d(state.shared_weights.ids, result.ids)
@@ -174,16 +174,14 @@ def _learn(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarray
     ``n``: from 0; ``start``: weights and the learner's state where it begins. The result has the dense features alone;
     weights of sparse ones count in the pass, and stay as they are.
     """
-    learner = run.learner
-    assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
-    weights = run.first.load(start, learner.state)
+    weights = run.first.load(start, run.online.state)
     weights.freeze_sparse(start)
     if not weights.value.any():
         _weight_language_models(run, weights)
     if not weights.value[weights.first_sparse :].any():
         run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
     with Progress("dense start", len(sentences)) as shown:
-        return learn_shard(run, learner, DENSE_START, n, sentences, weights, lambda gold: shown.advance())
+        return learn_shard(run, DENSE_START, n, sentences, weights, lambda gold: shown.advance())
 
 
 def _weight_language_models(run: TrainingRun, weights: Weights) -> None:

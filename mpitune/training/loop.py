@@ -112,10 +112,8 @@ def _start(run: TrainingRun, state: State) -> None:
 def _learn_epoch(run: TrainingRun, state: State, lock: FolderLock) -> None:
     """One pass over all shards, the exchange, and the files of the epoch."""
     clock = EpochClock(run.comm)
-    if isinstance(run.learner, BatchLearner):
-        result = batch_epoch(run, run.learner, state)
-    else:
-        result = online_epoch(run, run.learner, state)
+    learn = batch_epoch if isinstance(run.learner, BatchLearner) else online_epoch
+    result = learn(run, state)
     if run.mixes_each_epoch:
         state.shared_weights = result.weights
     state.epoch += 1

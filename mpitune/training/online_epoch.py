@@ -20,7 +20,6 @@ from mpitune.exchange.mixing import Mixing
 from mpitune.exchange.reduction import Mix, reduce
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.learner.base import EvidenceLearner
-from mpitune.learner.online.after_updates import Composed
 from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.checkpoint import ShardResult, read_shard, write_shard
@@ -34,7 +33,7 @@ from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 
 
-def online_epoch(run: TrainingRun, learner: Composed, state: State) -> EpochResult:
+def online_epoch(run: TrainingRun, state: State) -> EpochResult:
     """Learn all shards from the weights of ``state``, exchange the results and mix them. Collective.
 
     Raises StopRequested on every rank if one was asked to stop.
@@ -48,8 +47,8 @@ def online_epoch(run: TrainingRun, learner: Composed, state: State) -> EpochResu
         if parallel.reshuffle:
             shards = reordered(shards, seed, epoch)
     run.gold.start_epoch(state.previous_1best)
-    results = _learn_shards(run, learner, state, shards)
-    metrics, weights, norms = _mix(run, learner, state, results)
+    results = _learn_shards(run, state, shards)
+    metrics, weights, norms = _mix(run, state, results)
     run.share_names(weights.ids)
     if run.gold.needs_previous_epoch:
         state.previous_1best = _best_of_all(run, shards, results)
@@ -59,7 +58,6 @@ def online_epoch(run: TrainingRun, learner: Composed, state: State) -> EpochResu
 
 def learn_shard(
     run: TrainingRun,
-    learner: Composed,
     epoch: int,
     z: int,
     shard: np.ndarray,
@@ -76,6 +74,7 @@ def learn_shard(
     left out.
     """
     sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
+    learner = run.online
     learner.start_shard(weights, passes=max(epoch - 1, 0))
     for n, each in enumerate(run.lists(shard, weights, epoch)):
         check_finite(run, epoch, each.kbest.score)
@@ -110,13 +109,13 @@ def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
         )
 
 
-def _learn_shards(run: TrainingRun, learner: Composed, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
+def _learn_shards(run: TrainingRun, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
     """Results of the shards that this rank takes from the work queue."""
     epoch = state.epoch + 1
 
     def learn(z: int, advance: Callable[[float], None]) -> ShardResult:
-        weights = run.first.load(_shard_start(run, state, z), learner.state)
-        result = learn_shard(run, learner, epoch, z, shards[z], weights, advance)
+        weights = run.first.load(_shard_start(run, state, z), run.online.state)
+        result = learn_shard(run, epoch, z, shards[z], weights, advance)
         keep_shard(run, epoch, result)
         return result
 
@@ -158,7 +157,7 @@ def _shard_start(run: TrainingRun, state: State, z: int) -> SparseWeights:
 
 
 def _mix(
-    run: TrainingRun, learner: Composed, state: State, results: list[ShardResult]
+    run: TrainingRun, state: State, results: list[ShardResult]
 ) -> tuple[dict[str, Any], SparseWeights, SparseWeights]:
     """Metrics, mixed weights with the learner's state, and column norms (on rank 0) of the epoch.
 
@@ -166,14 +165,14 @@ def _mix(
     epochs (1 and 2), which rank 0 keeps.
     """
     job, select = run.job, run.job.select
-    how = _mixing(run, learner)
+    how = _mixing(run)
     mix: Mix = partial(mixing.mean, mixing=how)
     if job.learner.algorithm == "itersel":
         mix = partial(selection.select, norm=select.norm, k=select.k, threshold=select.lambda_, mixing=how)
-    vectors = _stacked(state, results, len(learner.state))
+    vectors = _stacked(state, results, len(run.online.state))
     mixed = reduce(run.comm, vectors, mix, exchange=job.parallel.exchange, memory=machine_memory())
     if run.mixes_each_epoch:
-        weights = _merged(run, learner, state, mixed.weights)
+        weights = _merged(run, state, mixed.weights)
     else:
         if run.comm.root:
             state.mean.add(mixed.weights)
@@ -191,13 +190,13 @@ def _mix(
     return metrics, weights, norms
 
 
-def _mixing(run: TrainingRun, learner: Composed) -> Mixing:
+def _mixing(run: TrainingRun) -> Mixing:
     """``parallel.mixing``: the same combination of shards for all bins of a smooth curve, or the mean would not be."""
     mean: Mixing = mixing.uniform_mean
     if run.job.parallel.mixing == "active":
         smoothness = factory.smoothness(run.job, run.store.scoring)
         mean = partial(mixing.active_mean, evenly=None if smoothness is None else smoothness.features)
-    if run.mixes_each_epoch and isinstance(learner.learner, EvidenceLearner):
+    if run.mixes_each_epoch and isinstance(run.online.learner, EvidenceLearner):
         return partial(mixing.summed_evidence, mixing=mean, dense=run.first.dense_ids)
     return mean
 
@@ -227,24 +226,25 @@ def _stacked(state: State, results: list[ShardResult], width: int) -> SparseVect
     return SparseVectors(np.array([result.shard for result in results], dtype=np.int64), ptr, index, value, added)
 
 
-def _merged(run: TrainingRun, learner: Composed, state: State, mixed: SparseWeights) -> SparseWeights:
+def _merged(run: TrainingRun, state: State, mixed: SparseWeights) -> SparseWeights:
     """The ``mixed`` weights, with the learner's state and what the epoch has added to it.
 
     Features that no shard has returned keep their state: they have no weight (`learn_shard`). Weights that follow from
     the state do so from that of all shards together.
     """
+    learner = run.online.learner
     if not learner.state:
         return mixed
     ids = np.union1d(mixed.ids, state.shared_weights.ids)
     before, mixed = _before(state, ids, len(learner.state)), mixed.at(ids)
     kept = tuple(array + more for array, more in zip(before.state, mixed.state, strict=True))
     merged = mixed._replace(state=kept)
-    if isinstance(learner.learner, EvidenceLearner):
+    if isinstance(learner, EvidenceLearner):
         # Algorithm 3 selects nothing: gradients of two shards that cancel may be evidence with those of other epochs.
         follows = ~np.isin(ids, run.first.dense_ids)
         if run.job.learner.algorithm == "itersel":
             follows &= mixed.value != 0.0
-        value = np.where(follows, learner.learner.merge(before, merged, state.epoch + 1), mixed.value)
+        value = np.where(follows, learner.merge(before, merged, state.epoch + 1), mixed.value)
         merged = merged._replace(value=value)
     return merged
 

@@ -79,6 +79,12 @@ class TrainingRun:
         return digest(self.identity)
 
     @property
+    def online(self) -> Composed:
+        """The learner of a run that updates the weights after each list."""
+        assert isinstance(self.learner, Composed)
+        return self.learner
+
+    @property
     def features(self) -> FeatureTable:
         return self.first.features
 

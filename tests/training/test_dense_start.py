@@ -55,10 +55,10 @@ def test_shards_begin_with_dense_weights(
     begun = []
     learn = module.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
-        kept = [weights.arrays[name].copy() for name in learner.state if name in weights.arrays]
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        kept = [weights.arrays[name].copy() for name in run.online.state if name in weights.arrays]
         begun.append((weights.value.copy(), kept, weights.first_sparse))
-        return learn(run, learner, epoch, z, shard, weights, advance)
+        return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(module, "learn_shard", spy)
     train(tiny.job(tmp_path / "run", learner=DEFAULT, features={"templates": templates}), SerialComm(), quiet=True)
@@ -80,10 +80,10 @@ def test_shards_begin_with_given_weights_and_known_steps(
     begun = []
     learn = module.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
-        kept = [weights.arrays[name].copy() for name in learner.state if name in weights.arrays]
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        kept = [weights.arrays[name].copy() for name in run.online.state if name in weights.arrays]
         begun.append((weights.value.copy(), kept, run.first.value[: run.first.first_sparse]))
-        return learn(run, learner, epoch, z, shard, weights, advance)
+        return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(module, "learn_shard", spy)
     templates: list[str] = ["id"] if tune == "dense" else []
@@ -156,9 +156,9 @@ def test_it_passes_over_the_sentences_several_times_before_sparse_features(
     """A set of 26 sentences: ten passes at most, and one where the epochs go on learning the same features."""
     seen, learn = list[list[int]](), start.learn_shard
 
-    def spy(run, learner, epoch, z, shard, *others):  # type: ignore[no-untyped-def]
+    def spy(run, epoch, z, shard, *others):  # type: ignore[no-untyped-def]
         seen.append(shard.tolist())
-        return learn(run, learner, epoch, z, shard, *others)
+        return learn(run, epoch, z, shard, *others)
 
     monkeypatch.setattr(start, "learn_shard", spy)
     job = tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": asked}, features={"templates": templates})
@@ -174,11 +174,11 @@ def test_the_mean_that_is_best_on_devtest_is_frozen(
     """Passes continue from one another; the mean over passes, in which pass n has weight n, is scored as in epochs."""
     learn, begun, ended, scored = start.learn_shard, list[Any](), list[Any](), list[dict[str, float]]()
 
-    def spy(run, learner, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
-        kept = [weights.arrays[name].sum() for name in learner.state if name in weights.arrays]
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        kept = [weights.arrays[name].sum() for name in run.online.state if name in weights.arrays]
         names = map(run.features.name, np.flatnonzero(weights.value).tolist())
         begun.append((dict(zip(names, weights.value[weights.value != 0].tolist(), strict=True)), kept))
-        result = learn(run, learner, epoch, z, shard, weights, advance)
+        result = learn(run, epoch, z, shard, weights, advance)
         ids, value, state = result.weights
         named = dict(zip(map(run.features.name, run.features.find(ids)), value, strict=True))
         ended.append((named, [array.sum() for array in state]))
@@ -298,9 +298,9 @@ def test_it_begins_with_given_weights_and_keeps_sparse_ones(
 ) -> None:
     seen, learn = [], start.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, *others):  # type: ignore[no-untyped-def]
+    def spy(run, epoch, z, shard, weights, *others):  # type: ignore[no-untyped-def]
         before = weights.value.copy()
-        result = learn(run, learner, epoch, z, shard, weights, *others)
+        result = learn(run, epoch, z, shard, weights, *others)
         names = [run.features.name(slot) for slot in np.flatnonzero(before).tolist()]
         after = dict(zip(names, weights.value[np.flatnonzero(before)].tolist(), strict=True))
         seen.append((dict(zip(names, before[before != 0].tolist(), strict=True)), after))
@@ -339,10 +339,10 @@ def test_it_begins_with_the_language_models_alone(
     """From weights of 0, whose lists are meaningless, a pass may learn nothing; the weight fits the model's unit."""
     begun, learn = list[dict[str, float]](), start.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
         dense, value = run.store.model.dense_features(), weights.value
         begun.append({dense[slot]: float(value[slot]) for slot in np.flatnonzero(value).tolist()})
-        return learn(run, learner, epoch, z, shard, weights, advance)
+        return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(start, "learn_shard", spy)
     (tmp_path / "tiny").mkdir()

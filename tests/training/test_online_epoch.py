@@ -48,8 +48,8 @@ def test_what_an_epoch_adds_to_what_learners_keep() -> None:
 
 def test_features_that_no_shard_has_returned_keep_their_state() -> None:
     mixed = state_of([7, 9], [0.5, -1.0], [3.0, 1.0]).shared_weights
-    learner: Any = SimpleNamespace(learner=None, state=("squares",))
-    found = _merged(None, learner, state_of([4, 9], [0.0, 0.0], [2.0, 5.0]), mixed)  # type: ignore[arg-type]
+    run: Any = SimpleNamespace(online=SimpleNamespace(learner=SimpleNamespace(state=("squares",))))
+    found = _merged(run, state_of([4, 9], [0.0, 0.0], [2.0, 5.0]), mixed)
     assert (found.ids.tolist(), found.value.tolist()) == ([4, 7, 9], [0.0, 0.5, -1.0])
     assert [array.tolist() for array in found.state] == [[2.0, 3.0, 6.0]]
 
@@ -57,15 +57,15 @@ def test_features_that_no_shard_has_returned_keep_their_state() -> None:
 @pytest.mark.parametrize("algorithm", ["itermix", "itersel"])
 def test_dense_weights_and_what_was_not_selected_keep_what_was_mixed(algorithm: str) -> None:
     """Feature 0 is dense; 1 has no mixed weight, and algorithm 3 selects nothing; 3 has an initial weight."""
-    perceptron = perceptron_learner(rate="normalized", order="sentence", learning_rate=0.5).learner
     run: Any = SimpleNamespace(
+        online=perceptron_learner(rate="normalized", order="sentence", learning_rate=0.5).learner,
         job=SimpleNamespace(learner=SimpleNamespace(algorithm=algorithm)),
         first=SimpleNamespace(dense_ids=np.array([0], dtype=np.uint64)),
     )
     state = state_of([0, 1, 2, 3], [0.0, 0.5, 0.0, 2.0], *[[0.0] * 4] * 4)
     mixed = state_of([0, 1, 2, 3], [0.3, 0.0, 0.7, 0.2], *[[9.0] * 4] * 4).shared_weights
     weight = SPARSE_STEP * 0.5 * 9 / (9 + PRIOR)
-    found = _merged(run, perceptron, state, mixed).value
+    found = _merged(run, state, mixed).value
     assert found == pytest.approx([0.3, 0.0 if algorithm == "itersel" else 0.5 + weight, weight, 2.0 + weight])
 
 
@@ -133,8 +133,8 @@ def test_passes_end_with_what_the_gradients_of_all_epochs_support(
     """In shards, too: the same sentences in another epoch are no further evidence, and no mean over the pass counts."""
     learn, passes = online_epoch.learn_shard, list[tuple[int, SparseWeights]]()
 
-    def spy(run, learner, epoch, *given):  # type: ignore[no-untyped-def]
-        result = learn(run, learner, epoch, *given)
+    def spy(run, epoch, *given):  # type: ignore[no-untyped-def]
+        result = learn(run, epoch, *given)
         passes.append((epoch, result.weights.only(~np.isin(result.weights.ids, run.first.dense_ids))))
         return result
 
@@ -177,9 +177,9 @@ def test_each_epoch_has_other_shards_or_another_order(
 ) -> None:
     learn, drawn = online_epoch.learn_shard, dict[tuple[int, int], list[int]]()
 
-    def spy(run, learner, epoch, z, shard, *given):  # type: ignore[no-untyped-def]
+    def spy(run, epoch, z, shard, *given):  # type: ignore[no-untyped-def]
         drawn[epoch, z] = shard.tolist()
-        return learn(run, learner, epoch, z, shard, *given)
+        return learn(run, epoch, z, shard, *given)
 
     monkeypatch.setattr(online_epoch, "learn_shard", spy)
     mixes, shards = algorithm.startswith("iter"), 1 if algorithm == "sgd" else 2

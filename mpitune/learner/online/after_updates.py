@@ -113,12 +113,11 @@ def _clip(slots: np.ndarray, due: float, paid: np.ndarray, weights: np.ndarray) 
 class Smoothing(AfterUpdates):
     """Structured regularisation: smooths its chains at the end of each shard's pass.
 
-    The point in time is *(ours)*. Once a pass, not after each list: a list
-    changes few bins by little, solving for every chain would cost more than the list's own update, and ``beta`` would
-    have to depend on the length of the pass. In the shard, not after the exchange: it works with all algorithms, also
-    those that do not mix shards; selection ranks smoothed weights; and the step of ``linear`` is linear, so that the
-    mean over shards, in which all bins of a chain have the same part of a shard, is as smooth as if it had itself been
-    smoothed.
+    The point in time is *(ours)*. Once a pass, not after each list: a list changes few bins by little, solving for
+    every chain would cost more than the list's own update, and ``beta`` would have to depend on the length of the pass.
+    In the shard, not after the exchange: it works with all algorithms, also those that do not mix shards; selection
+    ranks smoothed weights; and the step of ``linear`` is linear, so that the mean over shards, in which all bins of a
+    chain have the same part of a shard, is as smooth as if it had been smoothed itself.
     """
 
     def __init__(self, smoothness: Smoothness) -> None:
