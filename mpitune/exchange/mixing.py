@@ -20,6 +20,7 @@ import numpy as np
 from mpitune.exchange.comm import SERIAL_COMM, Comm
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
+from mpitune.learner.weights import SparseWeights
 
 
 class WeightColumns(NamedTuple):
@@ -48,15 +49,11 @@ def columns(vectors: SparseVectors) -> WeightColumns:
 
 def active(stacked: WeightColumns) -> np.ndarray:
     """bool [columns]: True for those with a weight other than 0."""
-    return _sums_of(stacked.ptr, np.abs(stacked.value)) > 0.0
+    return sums_of(stacked.ptr, np.abs(stacked.value)) > 0.0
 
 
-def sums(stacked: WeightColumns) -> np.ndarray:
-    """float64 [columns]: the sum of each column, in shard order."""
-    return _sums_of(stacked.ptr, stacked.value)
-
-
-def _sums_of(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
+def sums_of(ptr: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """float64 [columns]: the sum of ``value`` (float64 [entries]) in each column, in shard order."""
     out = np.empty(len(ptr) - 1)
     _sums(ptr, value, out)
     return out
@@ -73,7 +70,8 @@ def _sums(ptr: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
 
 def uniform_mean(stacked: WeightColumns, shards: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """float64 [columns]: the mean weights over all ``shards``, and the mean increments of each state."""
-    return sums(stacked) / shards, tuple(_sums_of(stacked.ptr, kept) / shards for kept in stacked.state)
+    value, *state = (sums_of(stacked.ptr, array) / shards for array in (stacked.value, *stacked.state))
+    return value, tuple(state)
 
 
 def active_mean(
@@ -88,10 +86,10 @@ def active_mean(
     if not stacked.state:
         return uniform_mean(stacked, shards)
     squares, *others = stacked.state
-    value, mixed = sums(stacked) / shards, np.zeros(len(stacked.id))
+    value, mixed = sums_of(stacked.ptr, stacked.value) / shards, np.zeros(len(stacked.id))
     even = np.isin(stacked.id, evenly) if evenly is not None else np.zeros(len(stacked.id), dtype=np.bool_)
     _active_means(stacked.ptr, stacked.value, squares, shards, even, value, mixed)
-    return value, (mixed, *(_sums_of(stacked.ptr, kept) for kept in others))
+    return value, (mixed, *(sums_of(stacked.ptr, kept) for kept in others))
 
 
 @kernel
@@ -135,7 +133,7 @@ def summed_evidence(
     """As ``mixing``, but all state arrays of features other than ``dense`` (uint64, ids) are summed."""
     value, mixed = mixing(stacked, shards)
     is_dense = np.isin(stacked.id, dense)
-    summed = (_sums_of(stacked.ptr, kept) for kept in stacked.state)
+    summed = (sums_of(stacked.ptr, kept) for kept in stacked.state)
     return value, tuple(np.where(is_dense, mean, total) for mean, total in zip(mixed, summed, strict=True))
 
 
@@ -159,6 +157,11 @@ class Mixed(NamedTuple):
     state: tuple[np.ndarray, ...] = ()
     """float64 [n] each: increments of the learner's per-feature state."""
 
+    @property
+    def weights(self) -> SparseWeights:
+        """The vector, with the increments of the state."""
+        return SparseWeights(self.index, self.value, self.state)
+
 
 def mean(vectors: SparseVectors, comm: Comm = SERIAL_COMM, *, mixing: Mixing = uniform_mean) -> Mixed:
     """The ``mixing`` of the shards' vectors (algorithm 3, IterMixSGD: the mean, v = 1/Z sum_z w_z).
@@ -175,34 +178,22 @@ class RunningMean:
     """The mean of a weight vector over epochs, the result of algorithms 1 and 2: 1/T sum_t w_t.
 
     ``rising``: epoch t has weight t, so that the first epochs, with poor k-best lists, lose influence (polynomial-decay
-    averaging, Shamir and Zhang, ICML 2013, with eta = 1). `epochs`, `index` (uint64, ascending) and `total` (float64,
-    the weighted sum over the epochs) are its whole state: a mean restored from them continues exactly.
+    averaging, Shamir and Zhang, ICML 2013, with eta = 1). `epochs` and `total` (the weighted sum over the epochs) are
+    its whole state: a mean restored from them continues exactly.
     """
 
-    def __init__(
-        self,
-        epochs: int = 0,
-        index: np.ndarray | None = None,
-        total: np.ndarray | None = None,
-        *,
-        rising: bool = False,
-    ) -> None:
+    def __init__(self, epochs: int = 0, total: SparseWeights | None = None, *, rising: bool = False) -> None:
         self._rising = rising
-        self.epochs = epochs
-        self.index = np.zeros(0, dtype=np.uint64) if index is None else index
-        self.total = np.zeros(0, dtype=np.float64) if total is None else total
+        self.epochs, self.total = epochs, total or SparseWeights()
 
-    def add(self, index: np.ndarray, value: np.ndarray) -> None:
-        """Add the weights of one epoch: ``index`` uint64 [n], unique; ``value`` float64 [n]."""
-        rows = np.array([0, 1], dtype=np.int64)
-        ptr = np.cumsum([0, len(self.index), len(index)], dtype=np.int64)
+    def add(self, weights: SparseWeights) -> None:
+        """Add the weights of one epoch."""
         self.epochs += 1
-        counted = value * self.epochs if self._rising else value
-        both = np.concatenate([self.index, index]), np.concatenate([self.total, counted])
-        stacked = columns(SparseVectors(rows, ptr, *both))
-        self.index, self.total = stacked.id, sums(stacked)
+        ids, times = np.union1d(self.total.ids, weights.ids), self.epochs if self._rising else 1
+        self.total = SparseWeights(ids, self.total.at(ids).value + times * weights.at(ids).value)
 
     @property
-    def value(self) -> np.ndarray:
-        """float64: the mean weights of the features `index`."""
-        return self.total / (self.epochs * (self.epochs + 1) / 2 if self._rising else self.epochs)
+    def mean(self) -> SparseWeights:
+        """The mean weights."""
+        epochs = self.epochs * (self.epochs + 1) / 2 if self._rising else self.epochs
+        return SparseWeights(self.total.ids, self.total.value / epochs)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mpitune.exchange.comm import SERIAL_COMM, Comm
-from mpitune.exchange.mixing import Mixed, Mixing, WeightColumns, active, columns, sums, uniform_mean
+from mpitune.exchange.mixing import Mixed, Mixing, WeightColumns, active, columns, sums_of, uniform_mean
 from mpitune.exchange.sparse_rows import SparseVectors
 from mpitune.jit import kernel
 from mpitune.registry import Registry
@@ -112,66 +112,13 @@ def _kth_largest(positive: np.ndarray, k: int, comm: Comm) -> tuple[float, int] 
     return float(np.uint64(found).view(np.float64)), k
 
 
-def _norm(fill: Callable[[WeightColumns, np.ndarray], None]) -> Callable[[WeightColumns, int], np.ndarray]:
-    """A norm of `NORMS` from a kernel that fills in the norm of each column."""
-
-    def norm(stacked: WeightColumns, shards: int) -> np.ndarray:
-        out = np.empty(len(stacked.id), dtype=np.float64)
-        fill(stacked, out)
-        return out
-
-    return norm
+def _l0(stacked: WeightColumns, shards: int) -> np.ndarray:
+    return sums_of(stacked.ptr, (stacked.value != 0.0).astype(np.float64))
 
 
-@kernel
-def _l0(stacked: WeightColumns, out: np.ndarray) -> None:
-    for c in range(len(out)):
-        count = 0.0
-        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
-            if stacked.value[i] != 0.0:
-                count += 1.0
-        out[c] = count
-
-
-@kernel
-def _l1(stacked: WeightColumns, out: np.ndarray) -> None:
-    for c in range(len(out)):
-        total = 0.0
-        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
-            total += abs(stacked.value[i])
-        out[c] = total
-
-
-@kernel
-def _l2(stacked: WeightColumns, out: np.ndarray) -> None:
-    for c in range(len(out)):
-        total = 0.0
-        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
-            total += stacked.value[i] * stacked.value[i]
-        out[c] = np.sqrt(total)
-
-
-@kernel
-def _linf(stacked: WeightColumns, out: np.ndarray) -> None:
-    for c in range(len(out)):
-        largest = 0.0
-        for i in range(stacked.ptr[c], stacked.ptr[c + 1]):
-            largest = max(largest, abs(stacked.value[i]))
-        out[c] = largest
-
-
-def _mean(stacked: WeightColumns, shards: int) -> np.ndarray:
-    return np.abs(sums(stacked) / shards)
-
-
-def _lplp_l0(stacked: WeightColumns, shards: int) -> np.ndarray:
-    everywhere: np.ndarray = NORMS["l0"](stacked, shards) == shards
-    return everywhere.astype(np.float64)
-
-
-def _median(stacked: WeightColumns, shards: int) -> np.ndarray:
-    middle: np.ndarray = np.abs(_medians(stacked, shards, (shards - 1) // 2))
-    return middle
+def _linf(stacked: WeightColumns, shards: int) -> np.ndarray:
+    largest: np.ndarray = np.maximum.reduceat(np.abs(stacked.value), stacked.ptr[:-1])
+    return largest
 
 
 def _lplp_median(stacked: WeightColumns, shards: int) -> np.ndarray:
@@ -211,13 +158,13 @@ def _fill_medians(ascending: WeightColumns, shards: int, lower: int, out: np.nda
 NORMS: Registry[Callable[[WeightColumns, int], np.ndarray]] = Registry(
     "mpitune.exchange",
     parts={
-        "l2": _norm(_l2),
-        "l0": _norm(_l0),
-        "l1": _norm(_l1),
-        "linf": _norm(_linf),
-        "mean": _mean,
-        "median": _median,
-        "lplp-l0": _lplp_l0,
+        "l2": lambda stacked, shards: np.sqrt(sums_of(stacked.ptr, np.square(stacked.value))),
+        "l0": _l0,
+        "l1": lambda stacked, shards: sums_of(stacked.ptr, np.abs(stacked.value)),
+        "linf": _linf,
+        "mean": lambda stacked, shards: np.abs(sums_of(stacked.ptr, stacked.value) / shards),
+        "median": lambda stacked, shards: np.abs(_medians(stacked, shards, (shards - 1) // 2)),
+        "lplp-l0": lambda stacked, shards: (_l0(stacked, shards) == shards).astype(np.float64),
         "lplp-median": _lplp_median,
     },
 )

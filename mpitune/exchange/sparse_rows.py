@@ -1,8 +1,7 @@
-"""The shards' weight vectors as sparse rows: sorting by shard, lookup, partitioning by feature id."""
+"""The shards' weight vectors as sparse rows: sorting by shard, partitioning by feature id."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,22 +38,6 @@ def sort_by_shard(vectors: SparseVectors) -> SparseVectors:
         np.concatenate([vectors.value[row] for row in rows]),
         tuple(np.concatenate([kept[row] for row in rows]) for kept in vectors.state),
     )
-
-
-def look_up(wanted: np.ndarray, index: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """float64 [wanted]: the ``value`` of each id ``wanted`` in ``index`` (uint64, unique); 0 for absent ids."""
-    [found] = look_up_all(wanted, index, [value])
-    return found
-
-
-def look_up_all(wanted: np.ndarray, index: np.ndarray, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """`look_up` in each of ``values``."""
-    if not len(index):
-        return [np.zeros(len(wanted)) for _ in values]
-    order = np.argsort(index)
-    place = order[np.minimum(np.searchsorted(index, wanted, sorter=order), len(index) - 1)]
-    known = index[place] == wanted
-    return [np.where(known, value[place], 0.0) for value in values]
 
 
 def partition_columns(vectors: SparseVectors, parts: int) -> tuple[np.ndarray, np.ndarray]:

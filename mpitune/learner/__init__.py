@@ -1,6 +1,7 @@
 """Learners: from k-best lists and gold scores to weights.
 
 - `base`: the interfaces `OnlineLearner` and `BatchLearner`.
+- `weights`: `Weights`, the vector that knows its features; `SparseWeights`, as it is exchanged and kept in files.
 - `methods`: `Method`, a method's keys and all that the program knows of it, and `METHODS`, by name.
 - `pair_sampling`: the pairs of a list that are compared (`SAMPLERS`).
 - `pool`, `forests`: accumulated k-best lists and an epoch's forests, the data of batch learners.

@@ -7,7 +7,7 @@ from shard to shard and from epoch to epoch; its other state is reset at the sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from mpitune.decoder.base import KBest
 from mpitune.learner.forests import Forests
 from mpitune.learner.pool import NBestPool
+from mpitune.learner.weights import SparseWeights, Weights
 
 
 class Counts(NamedTuple):
@@ -30,55 +31,42 @@ class Counts(NamedTuple):
     """Entry used as the prediction, which the update moves away from; -1 for methods without one."""
 
 
-class Exchanged(NamedTuple):
-    """An exchange of shards' results, for n features."""
-
-    mixed: np.ndarray
-    """float64 [n]: the mean weights over shards; 0 of features that were not selected."""
-    follows: np.ndarray
-    """bool [n]: selected sparse features, whose weights may follow from the state."""
-    start: np.ndarray
-    """float64 [n]: the weights that the shards began with."""
-    before: Sequence[np.ndarray]
-    """float64 [n] each: the learner's state that they began with."""
-    after: Sequence[np.ndarray]
-    """float64 [n] each: the state of all shards together."""
-    passes: int
-    """Passes over the sentences so far."""
-
-
-class OnlineLearner(Protocol):
+class OnlineLearner:
     """Updates the weights after each k-best list.
 
-    ``weights`` is float64 [D], by slot of the decoder's feature table, and changed in place. It may grow between calls:
-    features discovered while decoding start with weight 0.
+    The weights may grow between calls: features discovered while decoding start with weight 0. Their arrays are also
+    where a learner keeps what it knows of each feature.
     """
 
-    state_width: int
-    """Number of state arrays passed from shard to shard; the first one is the sum of squared gradients."""
+    state: tuple[str, ...] = ()
+    """Names of the arrays that continue from shard to shard; the first one is the sum of squared gradients."""
+    changes_all: bool = False
+    """True if an update may change weights of features that are not in the list."""
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
-        """Start a pass over a shard with these weights; forget all earlier lists.
+    def start_shard(self, weights: Weights, passes: int = 0) -> None:
+        """Start a pass over a shard with these weights, newly loaded with their state; forget all earlier lists.
 
-        ``state``: the result of an earlier `end_shard`, float64 [D] each; empty at the start of training. ``passes``:
-        how often the same sentences were learned from before.
+        ``passes``: how often the same sentences were learned from before.
         """
-        ...
 
-    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
+    def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Learn from ``kbest`` with gold scores ``gold`` (float64 [k]); ``random`` is the only source of randomness."""
-        ...
+        raise NotImplementedError
 
-    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Finish the pass: apply postponed updates; return the state, `state_width` arrays of float64 [D]."""
-        ...
+    def end_shard(self, weights: Weights) -> None:
+        """Finish the pass: apply postponed updates."""
 
-    def settle(self, exchanged: Exchanged) -> np.ndarray:
-        """float64 [n]: the weights to go on with after an exchange.
 
-        They are the mixed ones; those that follow from the learner's state are computed from that of all shards.
+class EvidenceLearner(OnlineLearner):
+    """An online learner whose weights of sparse features follow from their state."""
+
+    def merge(self, start: SparseWeights, mixed: SparseWeights, passes: int) -> np.ndarray:
+        """float64 [n]: the weights that follow from the state of all shards, of features that are sparse.
+
+        ``start``: weights and state that the shards began with; ``mixed``: those of all shards together, of the same
+        features; ``passes``: over the sentences so far.
         """
-        ...
+        raise NotImplementedError
 
 
 Reply = tuple[np.ndarray, ...]

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-import numpy as np
-
 from mpitune.learner.base import BatchLearner, OnlineLearner
 from mpitune.learner.bin_chains import Smoothness
+from mpitune.learner.online.after_updates import AfterUpdates
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.registry import Registry
 
@@ -23,12 +22,6 @@ class Parts(NamedTuple):
 
     metric: Metric
     """To be optimised; an online learner gets its scores with each list."""
-    frozen: np.ndarray
-    """bool [D]: features that keep their weights."""
-    new_frozen: bool
-    """True if features beyond the end of ``frozen`` do too."""
-    first_sparse: int
-    """First slot of the sparse features."""
     kbest: int
     """``decoder.kbest``"""
     smoothness: Smoothness | None
@@ -78,9 +71,9 @@ class Method:
         """Factor of the BLEU of the whole set for ``learner.gold = "context"``; 0: the number of sentences."""
         return 0.0
 
-    def follows_state(self) -> bool:
-        """True if the weights of sparse features are a function of the learner's state."""
-        return False
+    def after_updates(self) -> list[AfterUpdates]:
+        """What is done after the updates of an online learner, besides what a job asks for with any method."""
+        return []
 
 
 METHODS: Registry[type[Method]] = Registry(

@@ -130,6 +130,38 @@ def merged(old: NBestPool, new: NBestPool) -> NBestPool:
     )
 
 
+def chosen(
+    pools: Sequence[NBestPool], sentences: np.ndarray, numbers: Sequence[np.ndarray], feature_id: np.ndarray
+) -> NBestPool:
+    """The lists of these ``sentences`` (int64 [lists]), numbered from the first of the first pool, in this order.
+
+    ``numbers``: int32 each, the positions of a pool's features in ``feature_id`` (uint64, ascending).
+    """
+    first = row_ends([pool.sentences for pool in pools])
+    parts = (np.searchsorted(first, sentences, side="right") - 1).tolist()
+    lengths, statistics, fingerprint, widths, feature, value = [], [], [], [], [], []
+    for part, number in zip(parts, (sentences - first[parts]).tolist(), strict=True):
+        pool = pools[part]
+        start, end = pool.sentence_ptr[number : number + 2].tolist()
+        ptr = pool.feature_ptr[start : end + 1]
+        row = slice(ptr[0], ptr[-1])
+        lengths.append(end - start)
+        statistics.append(pool.statistics[start:end])
+        fingerprint.append(pool.fingerprint[start:end])
+        widths.append(ptr[1:] - ptr[:-1])
+        feature.append(numbers[part].take(pool.feature[row]))
+        value.append(pool.value[row])
+    return NBestPool(
+        row_ends(lengths),
+        np.concatenate(statistics),
+        np.concatenate(fingerprint),
+        row_ends(np.concatenate(widths)),
+        np.concatenate(feature),
+        np.concatenate(value),
+        feature_id,
+    )
+
+
 def scores(pool: NBestPool, weights: np.ndarray) -> np.ndarray:
     """float64 [entries]: w.x, summed in row order; ``weights``: float64 [features of the pool]."""
     result = np.empty(len(pool.fingerprint))

@@ -23,14 +23,12 @@ import numpy as np
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.files import exists, matching, open_regular, writing
+from mpitune.learner.weights import NamedWeights, SparseWeights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.run_folder.layout import checkpoint_path, remove_shards, shard_path
 
 VERSION = 5
 """Raised whenever the meaning of stored data changes; a file of another version is an error, it is not skipped."""
-
-Vector = tuple[np.ndarray, np.ndarray]
-"""A sparse weight vector: feature ids (uint64 [n]) and their weights (float64 [n])."""
 
 _NO_COUNTS = np.zeros((0, WIDTH), dtype=np.int32)
 _USER_BLOCK = 512  # bytes; HDF5's minimum
@@ -48,17 +46,13 @@ class Checkpoint:
     """The job's values that results depend on (JSON types); an error about a changed job names its keys."""
     metrics: Mapping[str, Any]
     """The metrics of all epochs so far (JSON types)."""
-    weights: Vector
+    weights: NamedWeights
     """The published weights."""
-    names: list[str]
-    """The names of the features of `weights`."""
-    start: Vector
-    """The weights that all shards start the next epoch from (itermix, itersel)."""
-    learner: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: the learner's state for the features of `start`."""
+    start: SparseWeights
+    """The weights and the learner's state that all shards start the next epoch from (itermix, itersel)."""
     shards: int = 0
     """Number of shard results stored beside it (sgd, mix): 0 or all. No process ever holds them all."""
-    total: Vector = field(default_factory=lambda: (np.zeros(0, dtype=np.uint64), np.zeros(0)))
+    total: SparseWeights = field(default_factory=SparseWeights)
     """The sum of the weights over the epochs so far, if their mean is published (sgd, mix)."""
     dynamic_names: list[str] = field(default_factory=list)
     """Names of the features, in all these vectors, that were discovered while decoding (dataset ``state/met``)."""
@@ -78,10 +72,8 @@ class ShardResult:
     """The result of one shard in one epoch."""
 
     shard: int
-    index: np.ndarray
-    """uint64 [n]: feature ids."""
-    value: np.ndarray
-    """float64 [n]: weights."""
+    weights: SparseWeights
+    """With the learner's state."""
     statistics: dict[str, float]
     """Sums over the shard's sentences, by name."""
     names: list[str] = field(default_factory=list)
@@ -92,8 +84,6 @@ class ShardResult:
     """int64 [3, 11]: BLEU statistics summed over 1-best translations, oracles and predictions."""
     choices: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)))
     """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_metrics.ShardStatistics`."""
-    learner: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: the learner's state for the features."""
 
 
 def digest(job: Mapping[str, Any]) -> str:
@@ -118,14 +108,14 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         "shards": checkpoint.shards,
     }
     datasets = {
-        "weights/index": checkpoint.weights[0],
-        "weights/value": checkpoint.weights[1],
-        "weights/name": _strings(checkpoint.names),
-        "state/start/index": checkpoint.start[0],
-        "state/start/value": checkpoint.start[1],
-        "state/start/learner": _stacked(checkpoint.learner, len(checkpoint.start[0])),
-        "state/total/index": checkpoint.total[0],
-        "state/total/value": checkpoint.total[1],
+        "weights/index": checkpoint.weights.ids,
+        "weights/value": checkpoint.weights.value,
+        "weights/name": _strings(checkpoint.weights.names),
+        "state/start/index": checkpoint.start.ids,
+        "state/start/value": checkpoint.start.value,
+        "state/start/learner": _stacked(checkpoint.start),
+        "state/total/index": checkpoint.total.ids,
+        "state/total/value": checkpoint.total.value,
         "state/met": _strings(checkpoint.dynamic_names),
         "state/best": checkpoint.best,
     }
@@ -150,12 +140,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
             seed=int(attributes["seed"]),
             job=json.loads(attributes["job"]),
             metrics=json.loads(attributes["metrics"]),
-            weights=(datasets["weights/index"], datasets["weights/value"]),
-            names=_texts(datasets["weights/name"]),
-            start=(datasets["state/start/index"], datasets["state/start/value"]),
-            learner=tuple(datasets["state/start/learner"]),
+            weights=NamedWeights(
+                datasets["weights/index"], _texts(datasets["weights/name"]), datasets["weights/value"]
+            ),
+            start=SparseWeights(
+                datasets["state/start/index"], datasets["state/start/value"], tuple(datasets["state/start/learner"])
+            ),
             shards=int(attributes["shards"]),
-            total=(datasets["state/total/index"], datasets["state/total/value"]),
+            total=SparseWeights(datasets["state/total/index"], datasets["state/total/value"]),
             dynamic_names=_texts(datasets["state/met"]),
             best=datasets["state/best"],
             scoring=json.loads(_texts(datasets["scoring"])[0]) if "scoring" in datasets else None,
@@ -205,14 +197,14 @@ def write_shard(folder: Path, epoch: int, job_digest: str, result: ShardResult) 
         "statistics": json.dumps(list(result.statistics)),
     }
     datasets = {
-        "index": result.index,
-        "value": result.value,
+        "index": result.weights.ids,
+        "value": result.weights.value,
         "statistics": np.array(list(result.statistics.values()), dtype=np.float64),
         "names": _strings(result.names),
         "best": result.best,
         "bleu": result.bleu,
         "choices": result.choices,
-        "learner": _stacked(result.learner, len(result.index)),
+        "learner": _stacked(result.weights),
     }
     _write(shard_path(folder, epoch, "shards", result.shard), attributes, datasets)
 
@@ -232,22 +224,20 @@ def read_shard(folder: Path, epoch: int, job_digest: str, shard: int) -> ShardRe
             names = json.loads(attributes["statistics"])
             return ShardResult(
                 shard,
-                datasets["index"],
-                datasets["value"],
+                SparseWeights(datasets["index"], datasets["value"], tuple(datasets["learner"])),
                 dict(zip(names, datasets["statistics"].tolist(), strict=True)),
                 _texts(datasets["names"]),
                 datasets["best"],
                 datasets["bleu"],
                 datasets["choices"],
-                tuple(datasets["learner"]),
             )
     except (DataError, UsageError):
         return None
 
 
-def _stacked(arrays: tuple[np.ndarray, ...], length: int) -> np.ndarray:
-    """The arrays as rows: float64 [arrays, ``length``]."""
-    return np.array(arrays, dtype=np.float64).reshape(len(arrays), length)
+def _stacked(weights: SparseWeights) -> np.ndarray:
+    """The arrays of its state as rows: float64 [arrays, n]."""
+    return np.array(weights.state, dtype=np.float64).reshape(len(weights.state), len(weights.ids))
 
 
 def _strings(names: list[str]) -> np.ndarray:

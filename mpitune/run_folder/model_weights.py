@@ -35,8 +35,7 @@ def read_model(path: Path) -> dict[str, float]:
             raise DataError(f"{path}: found no {result.name}, expected a run folder with at least one epoch done")
         return read_weights(result)
     if path.suffix == ".h5":
-        checkpoint = read_checkpoint(path)
-        return dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
+        return dict(read_checkpoint(path).weights.named)
     return read_weights(path)
 
 

@@ -7,8 +7,7 @@
 - `hosts`: what the hosts of a run must have in common.
 - `job_inputs`: from a job file to the job and its inputs;
   `seen_references`: those that a language model's text has; `factory`: constructs decoder, learner and metric.
-- `scheduler`: shards and their distribution over the ranks, other work on all ranks; `shard_pass`: one pass over a
-  shard.
+- `scheduler`: shards and their distribution over the ranks, other work on all ranks.
 - `dense_start`: initial weights; `metric_spreads`: scales of metrics.
 - `epoch_statistics`: sums; `epoch_metrics`: the line in metrics.jsonl; `epoch_clock`: time and memory; `devtest`:
   translation of the devtest set; `sanity_checks`: warnings;

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.decoder.base import ForestDecoder
 from mpitune.errors import MachineError
 from mpitune.learner.base import (
     BatchLearner,
@@ -27,14 +27,15 @@ from mpitune.learner.base import (
 )
 from mpitune.learner.forests import Forests, forests_of
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
-from mpitune.run_folder.checkpoint import Vector, read_checkpoint
+from mpitune.learner.weights import SparseWeights, Weights
+from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.run_folder.layout import checkpoint_path, remove_shards
 from mpitune.run_folder.nbest_store import ShardLists, read_lists, write_lists
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.epoch_statistics import EpochResult, ShardStatistics, StatisticsAccumulator
+from mpitune.training.online_epoch import check_finite
 from mpitune.training.scheduler import check_stop, draw_shards, process_shards
 from mpitune.training.session import TrainingRun
-from mpitune.training.shard_pass import check_finite
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
@@ -43,8 +44,7 @@ INTERVAL = 30.0
 """Seconds between two log lines of the optimiser; the number of its evaluations is not known in advance."""
 
 
-@dataclass(frozen=True)
-class _Space:
+class Space(NamedTuple):
     """Features to be optimised: those in any list of any rank, and those with a weight."""
 
     ids: np.ndarray
@@ -58,39 +58,43 @@ class _Space:
         """int64: indices of the features ``ids``."""
         return np.searchsorted(self.ids, ids)
 
-    def sparse(self, weights: np.ndarray) -> Vector:
+    def sparse(self, weights: np.ndarray) -> SparseWeights:
         """The free weights other than 0 of ``weights`` (float64 [features])."""
         learned = self.free & (weights != 0)
-        return self.ids[learned], weights[learned]
+        return SparseWeights(self.ids[learned], weights[learned])
 
 
-def batch_epoch(run: TrainingRun, tuner: BatchLearner, state: State) -> EpochResult:
+def batch_epoch(run: TrainingRun, state: State) -> EpochResult:
     """Decode all sentences with the weights of ``state``, then optimise them. Collective.
 
     Raises StopRequested on every rank if one was asked to stop.
     """
-    epoch = state.epoch + 1
+    epoch, tuner = state.epoch + 1, run.learner
+    assert isinstance(tuner, BatchLearner)  # the loop sees to it
     # Lists are kept by shard, so each sentence stays in its shard in all epochs.
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
     lists = _collect(run, state, shards)
     run.comm.on_root(_forget, run, epoch)
     for each in lists:
         run.features.slots(each.names)
-    space = _space(run, tuner, state.shared_weights, lists)
-    if isinstance(tuner, ChainLearner):
-        tuner.set_feature_order(space.ids)
-    parts = {each.shard: _objective(run, tuner, space, epoch, shards[each.shard], each) for each in lists}
+    occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
+    of_all = run.comm.gather(np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *occurring])))
+    ids = run.comm.bcast(np.unique(np.concatenate(of_all)) if of_all else None)
+    assert ids is not None  # rank 0 has them
+    space = feature_space(tuner, run.first.load(state.shared_weights), ids)
+    seeds = [run.job.run.seed, epoch]
+    parts = {each.shard: objective(tuner, space, each.pool, each.forests, seeds, shards[each.shard]) for each in lists}
     tuned = _optimise(run, tuner, space, epoch, parts, len(shards))
     if tuned is not None:
         check_finite(run, epoch, tuned.weights)
-    index, value = run.comm.bcast_sparse(*(space.sparse(tuned.weights) if tuned else (None, None)))
-    weights = index, value
+    index, value = run.comm.bcast_sparse(*(space.sparse(tuned.weights)[:2] if tuned else (None, None)))
+    weights = SparseWeights(index, value)
     run.share_names(index)
     pairs = run.comm.sum(sum(part.pairs for part in parts.values()))
     entries = run.comm.sum(sum(len(each.pool.fingerprint) for each in lists))
     metrics = {
-        "active_features": len(weights[0]),
-        "selected_features": len(weights[0]),
+        "active_features": len(index),
+        "selected_features": len(index),
         "lambda": None,
         "pairs": pairs,
         "updates": tuned.steps if tuned else 0,
@@ -110,9 +114,8 @@ def _collect(run: TrainingRun, state: State, shards: Sequence[np.ndarray]) -> li
     def kept(z: int) -> ShardLists | None:
         return read_lists(run.folder.checkpoints, epoch, job_digest, z, forests=forests)
 
-    def decode(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        if _lists(run, state, epoch, z, shards[z], advance, forests=forests) is None:
-            return None
+    def decode(z: int, advance: Callable[[float], None]) -> ShardLists:
+        _lists(run, state, epoch, z, shards[z], advance, forests=forests)
         # Mapped from its file, it needs no memory of this process.
         return _found(kept(z), run, epoch, z)
 
@@ -142,37 +145,31 @@ def _lists(
     advance: Callable[[float], None],
     *,
     forests: bool,
-) -> ShardLists | None:
+) -> ShardLists:
     """Lists of shard ``z`` up to ``epoch``: those of the epoch before merged with new ones; with ``forests`` too.
 
-    Lost lists are decoded again, as far back as necessary. Returns None if a stop was requested.
+    Lost lists are decoded again, as far back as necessary. Raises StopRequested if a stop was requested.
     """
     job_digest = run.identity_digest
     pool, known = empty(len(shard), run.metric.width), list[str]()
     if epoch > 1:
         before = read_lists(run.folder.checkpoints, epoch - 1, job_digest, z, forests=False)
         before = before or _lists(run, state, epoch - 1, z, shard, lambda gold: None, forests=False)
-        if before is None:
-            return None
         pool, known = before.pool, before.names
-    weights = run.dense(_weights_before(run, state, epoch))
+    weights = run.first.load(_weights_before(run, state, epoch))
     check = partial(check_finite, run, epoch)
-    decoded = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
-    if decoded is None:
-        return None
-    new, found, statistics, names = decoded
-    names = sorted({*known, *names})
-    lists = ShardLists(z, merged(pool, new), statistics.sums, names, statistics.bleu, statistics.choices, found)
+    new = decode_shard(run, epoch, z, shard, weights, advance, check, forests=forests)
+    lists = replace(new, pool=merged(pool, new.pool), names=sorted({*known, *new.names}))
     write_lists(run.folder.checkpoints, epoch, job_digest, lists)
     return lists
 
 
-def _weights_before(run: TrainingRun, state: State, epoch: int) -> Vector:
+def _weights_before(run: TrainingRun, state: State, epoch: int) -> SparseWeights:
     """Weights that ``epoch`` decodes with."""
     if epoch > state.epoch:
         return state.shared_weights
     if epoch == 1:
-        return run.sparse(run.first.weights)
+        return run.first.sparse()
     checkpoint = read_checkpoint(checkpoint_path(run.folder.checkpoints, epoch - 1))
     # Features whose weights have become 0 since are not in the checkpoint that the run continues from.
     run.features.slots(checkpoint.dynamic_names)
@@ -184,73 +181,62 @@ def decode_shard(
     epoch: int,
     z: int,
     shard: np.ndarray,
-    weights: np.ndarray,
+    weights: Weights,
     advance: Callable[[float], None],
     check: Callable[[np.ndarray], None],
     *,
     forests: bool,
-) -> tuple[NBestPool, Forests | None, ShardStatistics, list[str]] | None:
-    """Lists of a shard's sentences, forests if asked for, statistics, and names of the discovered features.
+) -> ShardLists:
+    """Lists of a shard's sentences, with forests if asked for.
 
-    Returns None if a stop was requested. ``check`` raises DataError for the scores of a list with NaN.
+    Raises StopRequested if a stop was requested. ``check`` raises DataError for the scores of a list with NaN.
     """
     sums, lists, graphs = StatisticsAccumulator(run.decoder, run.metric), [], []
-    run.gold.start_shard()
-    for i in shard.tolist():
-        if stop_flag():
-            return None
-        sentence = run.corpus.sentence(i)
-        if forests:
-            assert isinstance(run.decoder, ForestDecoder)  # checked by config.checks
-            kbest, graph = run.decoder.decode_all(run.store.tuned_sentence(i), weights, run.kbest)
-            graphs.append(graph)
-        else:
-            kbest = run.decode(i, weights, epoch)
-        check(kbest.score)
-        counted = run.metric.statistics(kbest, run.corpus.references(i))
-        lists.append((kbest, counted))
-        run.gold.update_context(counted, len(sentence.words))
-        gold = run.gold.report(counted)
-        sums.add(sentence.words, kbest, counted, gold, Counts(0, 0))
-        advance(gold)
-    fired = [kbest.feature_index for kbest, _ in lists] + [graph.feature_index for graph in graphs]
-    late = {slot for slots in fired for slot in np.unique(slots[slots >= run.first_unshared_slot]).tolist()}
+    for each in run.lists(shard, weights, epoch, forests=forests):
+        check(each.kbest.score)
+        lists.append((each.kbest, each.statistics))
+        if each.forest is not None:
+            graphs.append(each.forest)
+        sums.add(each, Counts(0, 0))
+        advance(each.best)
     references = [run.corpus.references(i) for i in shard.tolist()]
-    found = forests_of(graphs, references, run.features.ids) if forests else None
     pool = pool_of(lists, run.features.ids, run.metric.width)
-    return pool, found, sums.statistics(z), [run.features.name(slot) for slot in late]
+    found = forests_of(graphs, references, run.features.ids) if forests else None
+    names = run.first.discovered(pool.feature_id, *([found.feature_id] if found else []))
+    _, counted, bleu, choices = sums.statistics(z)
+    return ShardLists(z, pool, counted, names, bleu, choices, found)
 
 
-def _space(run: TrainingRun, tuner: BatchLearner, start: Vector, lists: Sequence[ShardLists]) -> _Space:
-    frozen = np.flatnonzero(run.first.frozen)
+def feature_space(tuner: BatchLearner, weights: Weights, ids: np.ndarray) -> Space:
+    """The features to be optimised by ``tuner``, which gets to know their order; ``ids``: uint64, of the lists."""
     chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
-    occurring = [kind.feature_id for each in lists for kind in (each.pool, each.forests) if kind is not None]
-    mine = np.unique(np.concatenate([np.zeros(0, dtype=np.uint64), *occurring]))
-    of_all = run.comm.gather(mine)
-    ids = run.comm.bcast(np.unique(np.concatenate([*(of_all or []), start[0], run.features.ids[frozen], chained])))
-    space = _Space(ids, np.zeros(len(ids)), np.ones(len(ids), dtype=np.bool_))
-    space.weights[space.place(start[0])] = start[1]
-    fixed = space.place(run.features.ids[frozen])
-    space.weights[fixed] = run.first.weights[frozen]
-    space.free[fixed] = False
+    space = Space(*weights.optimised(np.concatenate([ids, chained])))
+    if isinstance(tuner, ChainLearner):
+        tuner.set_feature_order(space.ids)
     return space
 
 
-def _objective(
-    run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, shard: np.ndarray, lists: ShardLists
+def objective(
+    tuner: BatchLearner,
+    space: Space,
+    pool: NBestPool,
+    forests: Forests | None,
+    seeds: Sequence[int],
+    sentences: np.ndarray,
 ) -> ShardObjective:
-    def random(s: int) -> np.random.Generator:
-        return np.random.default_rng([run.job.run.seed, epoch, int(shard[s])])
+    """A shard's objective, with random numbers by ``seeds`` and the number of each of its ``sentences`` (int64)."""
 
-    pool, place = lists.pool, space.place(lists.pool.feature_id)
-    if lists.forests is not None:
+    def random(s: int) -> np.random.Generator:
+        return np.random.default_rng([*seeds, int(sentences[s])])
+
+    if forests is not None:
         assert isinstance(tuner, ForestLearner)
-        return tuner.forest_objective(pool, place, lists.forests, space.place(lists.forests.feature_id))
-    return tuner.shard_objective(pool, place, random)
+        return tuner.forest_objective(pool, space.place(pool.feature_id), forests, space.place(forests.feature_id))
+    return tuner.shard_objective(pool, space.place(pool.feature_id), random)
 
 
 def _optimise(
-    run: TrainingRun, tuner: BatchLearner, space: _Space, epoch: int, objectives: dict[int, ShardObjective], count: int
+    run: TrainingRun, tuner: BatchLearner, space: Space, epoch: int, objectives: dict[int, ShardObjective], count: int
 ) -> OptimizerResult | None:
     """Result of ``tuner`` on rank 0; the other ranks evaluate its points until it ends, and get None."""
     comm, evaluations, last_logged = run.comm, 0, time.monotonic()

@@ -26,18 +26,17 @@ import numpy as np
 from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import TranslationModel, check_failed
 from mpitune.exchange.mixing import RunningMean
-from mpitune.exchange.sparse_rows import look_up, look_up_all
-from mpitune.learner.base import BatchLearner
+from mpitune.learner.base import BatchLearner, EvidenceLearner
+from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.lm.log_scale import log_scale
-from mpitune.run_folder.checkpoint import ShardResult, Vector, read_shard, write_shard
+from mpitune.run_folder.checkpoint import ShardResult
 from mpitune.run_folder.run_state import chosen_epoch
-from mpitune.runtime.signals import stop_flag
 from mpitune.training import factory
 from mpitune.training.devtest import score_devtest
 from mpitune.training.epoch_statistics import Scores
-from mpitune.training.scheduler import check_stop, draw_shards, reordered
+from mpitune.training.online_epoch import keep_shard, kept_shard, learn_shard
+from mpitune.training.scheduler import draw_shards, reordered
 from mpitune.training.session import TrainingRun
-from mpitune.training.shard_pass import learn_shard
 from mpitune.training.state import State
 
 LOG = logging.getLogger(__name__)
@@ -69,22 +68,20 @@ def dense_start(run: TrainingRun, state: State) -> None:
     wanted = run.job.learner.dense_start
     if wanted == 0 or isinstance(run.learner, BatchLearner):
         return
-    given, [few] = bool(run.first.weights.any()), _passes(run, min(wanted, SHORT), 1)
+    given, [few] = bool(run.first.value.any()), _passes(run, min(wanted, SHORT), 1)
     if given:
         _fit_size(run, state, few)
     if run.learns == "sparse":
-        if not run.first.frozen[: run.first_sparse].all():
+        if not run.first.frozen[: run.first.first_sparse].all():
             _learn_all_dense(run, state, _passes(run, wanted, PASSES))
     elif not given:
         LOG.info(LEARNING, len(few), "")
-        result = _learned(run, 0, run.dense(state.shared_weights), (), few)
-        state.shared_weights, state.learner = (result.index, result.value), result.learner
-    elif run.learner.state_width:
+        state.shared_weights = _learned(run, 0, state.shared_weights, few).weights
+    elif run.online.state:
         LOG.info("dense start: learning the steps of dense features from %d sentences", len(few))
-        result = _learned(run, 0, run.dense(state.shared_weights), (), few)
-        index = np.union1d(state.shared_weights[0], result.index)
-        state.shared_weights = index, look_up(index, *state.shared_weights)
-        state.learner = tuple(look_up_all(index, result.index, result.learner))
+        result = _learned(run, 0, state.shared_weights, few).weights
+        ids = np.union1d(state.shared_weights.ids, result.ids)
+        state.shared_weights = result.at(ids)._replace(value=state.shared_weights.at(ids).value)
 
 
 def keep_sparse(run: TrainingRun, state: State) -> None:
@@ -93,12 +90,13 @@ def keep_sparse(run: TrainingRun, state: State) -> None:
     So they are not exchanged, and no selection drops them.
     """
     if run.learns == "dense":
-        run.freeze_sparse(state.shared_weights)
-        index, value = state.shared_weights
-        # The learner's state is in the order of the weights, and of all of them that it has state of.
-        is_dense = np.isin(index, run.features.ids[: run.first_sparse])
-        state.shared_weights = index[is_dense], value[is_dense]
-        state.learner = tuple(array[is_dense] for array in state.learner)
+        run.first.freeze_sparse(state.shared_weights)
+        state.shared_weights = state.shared_weights.only(_is_dense(run, state.shared_weights))
+
+
+def _is_dense(run: TrainingRun, weights: SparseWeights) -> np.ndarray:
+    """bool [n]: which of ``weights`` are those of dense features."""
+    return np.isin(weights.ids, run.first.dense_ids)
 
 
 def _passes(run: TrainingRun, wanted: int, most: int) -> list[np.ndarray]:
@@ -115,98 +113,79 @@ def _passes(run: TrainingRun, wanted: int, most: int) -> list[np.ndarray]:
 def _learn_all_dense(run: TrainingRun, state: State, passes: list[np.ndarray]) -> None:
     """Learn the dense weights in ``passes``, and freeze those of the best mean over passes on devtest."""
     LOG.info(LEARNING, len(passes[0]), f" in {len(passes)} passes" if len(passes) > 1 else "")
-    weights, kept = run.dense(state.shared_weights), tuple[np.ndarray, ...]()
-    mean = RunningMean(rising=run.averages_sentences)
-    means, scores = list[Vector](), list[Scores]()
+    sparse = state.shared_weights.only(~_is_dense(run, state.shared_weights))
+    weights, mean = state.shared_weights, RunningMean(rising=run.averages_sentences)
+    means, scores = list[SparseWeights](), list[Scores]()
     for n, sentences in enumerate(passes):
-        result = _learned(run, n, weights, kept, sentences)
-        weights = _with_dense(run, state, (result.index, result.value))
-        kept = tuple(run.by_slot((result.index, array)) for array in result.learner)
-        mean.add(result.index, result.value)
-        means.append((mean.index, mean.value))
-        scores.append(score_devtest(run, run.sparse(_with_dense(run, state, means[-1])), "after the dense start"))
+        weights = _learned(run, n, weights, sentences).weights
+        mean.add(weights)
+        weights = _joined(sparse, weights)
+        means.append(mean.mean)
+        scores.append(score_devtest(run, _joined(sparse, means[-1]), "after the dense start"))
         if len(passes) > 1 and (score := scores[-1].tuned) is not None:
             LOG.info("dense start: after pass %d of %d, devtest score %.6g", n + 1, len(passes), score)
     best = chosen_epoch([score.tuned for score in scores]) - 1
-    run.freeze_dense(means[best])
-    state.shared_weights = run.sparse(run.dense(state.shared_weights))
+    run.first.freeze_dense(means[best])
+    state.shared_weights = sparse
     state.dense_start = scores[best]
     if scores[best].tuned is not None:
         run.comm.on_root(_write, run, state)
         LOG.info("before sparse features are learned: %s", scores[best].text)
 
 
-def _with_dense(run: TrainingRun, state: State, dense: Vector) -> np.ndarray:
-    """float64 [D]: the weights of ``state``, with ``dense`` instead of those of dense features that are not frozen."""
-    weights = run.dense(state.shared_weights)
-    weights[: run.first_sparse][~run.first.frozen[: run.first_sparse]] = 0.0
-    weights[run.features.find(dense[0])] = dense[1]
-    return weights
+def _joined(sparse: SparseWeights, dense: SparseWeights) -> SparseWeights:
+    """Both, which have no feature in common; there is no state of sparse features."""
+    state = (np.concatenate([np.zeros(len(sparse.ids)), array]) for array in dense.state)
+    ids, value = (np.concatenate(arrays) for arrays in zip(sparse[:2], dense[:2], strict=True))
+    return SparseWeights(ids, value, tuple(state))
 
 
 def _write(run: TrainingRun, state: State) -> None:
-    run.folder.write_weights(run.folder.dense_start_weights, run.model(state.shared_weights).named)
+    run.folder.write_weights(run.folder.dense_start_weights, run.first.publish(state.shared_weights).named)
 
 
-def _learned(
-    run: TrainingRun, n: int, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
-) -> ShardResult:
+def _learned(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarray) -> ShardResult:
     """The result of `_learn`, or what an interrupted run has kept of it, on all ranks; raises as `dense_start`.
 
     It is kept as the results of shards are, and removed with them, after an epoch.
     """
-    folder, job_digest = run.folder.checkpoints, run.identity_digest
-    result = run.comm.on_root(read_shard, folder, DENSE_START, job_digest, n)
+    result = run.comm.on_root(kept_shard, run, DENSE_START, n)
     if result is not None and not result.statistics["failed"]:
         LOG.info("dense start: pass %d was learned before the interruption", n + 1)
         return result
-    result = run.comm.on_root(_learn, run, n, weights, kept, sentences)
-    check_stop(run, "the dense start", result is None)
-    assert result is not None  # a rank that was stopped has raised
-    run.comm.on_root(write_shard, folder, DENSE_START, job_digest, result)
+    result = run.comm.on_root(_learn, run, n, start, sentences)
+    run.comm.on_root(keep_shard, run, DENSE_START, result)
     run.comm.on_root(check_failed, int(result.statistics["failed"]), len(sentences))
     return result
 
 
 def _fit_size(run: TrainingRun, state: State, sentences: np.ndarray) -> None:
     wanted = run.job.learner
-    if not wanted.own.follows_state() or wanted.margin == 0 or run.first.frozen.any():
+    if not isinstance(run.online.learner, EvidenceLearner) or wanted.margin == 0 or run.first.frozen.any():
         return
     factor = run.comm.on_root(fitted_factor, run, sentences)
-    check_stop(run, "the dense start", factor is None, resumable=False)
-    if factor is not None:
-        LOG.info("initial weights multiplied by %.3g, the scale that fits their margins best", factor)
-        state.shared_weights = state.shared_weights[0], state.shared_weights[1] * factor
+    LOG.info("initial weights multiplied by %.3g, the scale that fits their margins best", factor)
+    state.shared_weights = state.shared_weights._replace(value=state.shared_weights.value * factor)
 
 
-def _learn(
-    run: TrainingRun, n: int, weights: np.ndarray, kept: tuple[np.ndarray, ...], sentences: np.ndarray
-) -> ShardResult | None:
-    """Result of pass ``n`` over ``sentences`` (int64) that learns the dense features; None if a stop was requested.
+def _learn(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarray) -> ShardResult:
+    """Result of pass ``n`` over ``sentences`` (int64) that learns the dense features.
 
-    ``n``: from 0; ``weights``: float64 [D], where it begins; ``kept``: float64 [D] each, the learner's state. The
-    result has the dense features alone; weights of sparse ones count in the pass, and stay as they are.
+    ``n``: from 0; ``start``: weights and the learner's state where it begins. The result has the dense features alone;
+    weights of sparse ones count in the pass, and stay as they are.
     """
-    weights = weights.copy()
-    if not weights.any():
+    weights = run.first.load(start, run.online.state)
+    weights.freeze_sparse(start)
+    if not weights.value.any():
         _weight_language_models(run, weights)
-    if not weights[run.first_sparse :].any():
+    if not weights.value[weights.first_sparse :].any():
         run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
-    features, scoring = run.features, run.store.scoring
-    learner = factory.learner(run.job, run.metric, run.first.frozen, features, run.first_sparse, "dense", scoring)
-    assert not isinstance(learner, BatchLearner)  # `dense_start` sees to it
     with Progress("dense start", len(sentences)) as shown:
-        result = learn_shard(run, learner, DENSE_START, n, sentences, weights, kept, lambda gold: shown.advance())
-    if result is None:
-        return None
-    dense = np.sort(features.ids[: run.first_sparse])
-    dense = dense[np.isin(dense, result.index)]
-    value, *learned = look_up_all(dense, result.index, (result.value, *result.learner))
-    return replace(result, index=dense, value=value, learner=tuple(learned), names=[])
+        return learn_shard(run, DENSE_START, n, sentences, weights, lambda gold: shown.advance())
 
 
-def _weight_language_models(run: TrainingRun, weights: np.ndarray) -> None:
-    """Give each language model a weight in ``weights`` (float64 [D]), unless it is frozen."""
+def _weight_language_models(run: TrainingRun, weights: Weights) -> None:
+    """Give each language model a weight in ``weights``, unless it is frozen."""
     model = run.store.model
     if isinstance(model, TranslationModel):
         dense = model.dense_features()
@@ -214,8 +193,8 @@ def _weight_language_models(run: TrainingRun, weights: np.ndarray) -> None:
         scales = [log_scale(lm) for lm, _ in model.lms] or [1.0] * len(model.lm_names)
         for name, scale in zip(model.lm_names, scales, strict=True):
             slot = dense.index(name)
-            if not run.first.frozen[slot]:
-                weights[slot] = LM_WEIGHT * scale
+            if not weights.frozen[slot]:
+                weights.value[slot] = LM_WEIGHT * scale
 
 
 def best_factor(leads: np.ndarray, required: np.ndarray) -> float:
@@ -233,25 +212,16 @@ def best_factor(leads: np.ndarray, required: np.ndarray) -> float:
     return float(until[order][int(np.argmax(slope[1:] >= 0)) if (slope[1:] >= 0).any() else -1])
 
 
-def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float | None:
-    """Factor for the initial weights from the lists of ``sentences`` (int64); None if a stop was requested.
+def fitted_factor(run: TrainingRun, sentences: np.ndarray) -> float:
+    """Factor for the initial weights from the lists of ``sentences`` (int64).
 
     1 if there are no pairs, or if their leads are negative on the whole.
     """
-    job, weights = run.job, run.first.weights
-    sampler = job.learner.sampler()
+    job, sampler = run.job, run.job.learner.sampler()
     leads, required = [np.zeros(0)], [np.zeros(0)]
-    run.gold.start_shard()
     with Progress("size of the initial weights", len(sentences)) as shown:
-        for i in sentences.tolist():
-            if stop_flag():
-                return None
-            sentence = run.corpus.sentence(i)
-            kbest = run.decode(i, weights, 0)
-            counted = run.metric.statistics(kbest, run.corpus.references(i))
-            gold = run.gold.score(counted, len(sentence.words), i)
-            pairs = sampler(gold, kbest.score, np.random.default_rng([job.run.seed, 0, i]))
-            run.gold.update_context(counted, len(sentence.words))
+        for number, _, kbest, _, gold, *_ in run.lists(sentences, run.first.copy(), 0, resumable=False):
+            pairs = sampler(gold, kbest.score, np.random.default_rng([job.run.seed, 0, number]))
             better, worse = pairs[:, 0], pairs[:, 1]
             leads.append(kbest.score[better] - kbest.score[worse])
             sizes = gold[better] - gold[worse] if job.learner.margin_by_gold else np.ones(len(pairs))

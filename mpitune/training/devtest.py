@@ -9,8 +9,8 @@ import numpy as np
 
 from mpitune.decoder.base import check_failed
 from mpitune.decoder.kbest_formats import text
+from mpitune.learner.weights import SparseWeights
 from mpitune.metrics.sacrebleu import bleu_and_length
-from mpitune.run_folder.checkpoint import Vector
 from mpitune.runtime.signals import stop_flag
 from mpitune.store.store import Corpus
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
@@ -21,7 +21,7 @@ WITHOUT_DEVTEST = 20
 """Number of training sentences that are translated if there is no devtest set."""
 
 
-def watch_start(run: TrainingRun, weights: Vector) -> Scores:
+def watch_start(run: TrainingRun, weights: SparseWeights) -> Scores:
     """Write the devtest source and references to the run folder, and translate with the initial ``weights``.
 
     Returns the scores, as `watch_epoch`.
@@ -37,7 +37,7 @@ def watch_start(run: TrainingRun, weights: Vector) -> Scores:
     return watch_epoch(run, 0, weights)
 
 
-def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
+def watch_epoch(run: TrainingRun, epoch: int, weights: SparseWeights) -> Scores:
     """Translate the devtest set with the ``weights`` of ``epoch`` and write the translations to the run folder.
 
     Returns the scores, on every rank. Raises StopRequested after a signal.
@@ -45,7 +45,7 @@ def watch_epoch(run: TrainingRun, epoch: int, weights: Vector) -> Scores:
     return _watch(run, weights, f"after epoch {epoch}" if epoch else "before training", epoch)
 
 
-def score_devtest(run: TrainingRun, weights: Vector, when: str) -> Scores:
+def score_devtest(run: TrainingRun, weights: SparseWeights, when: str) -> Scores:
     """Scores of the devtest set translated with ``weights``, as `watch_epoch`, but without the translations.
 
     ``when``: the time in the run, for the message of StopRequested. Nothing is translated without a devtest set.
@@ -53,17 +53,17 @@ def score_devtest(run: TrainingRun, weights: Vector, when: str) -> Scores:
     return NOT_SCORED if run.store.devtest is None else _watch(run, weights, when, None)
 
 
-def _watch(run: TrainingRun, weights: Vector, when: str, epoch: int | None) -> Scores:
+def _watch(run: TrainingRun, weights: SparseWeights, when: str, epoch: int | None) -> Scores:
     """See `watch_epoch`; the translations are not written if ``epoch`` is None."""
     corpus, count = _watched(run)
-    dense, words, failed = run.dense(weights), run.store.model.words.words, -run.decoder.failed
+    by_slot, words, failed = run.first.load(weights).value, run.store.model.words.words, -run.decoder.failed
     tuned = None if run.store.devtest is None or run.metric.is_bleu else run.metric
     sentence = run.store.tuned_sentence if run.store.devtest is None else corpus.sentence
 
     def translate(i: int) -> tuple[str, np.ndarray]:
         if stop_flag():
             return "", np.zeros(0)
-        kbest = run.decoder.decode(sentence(i), dense, 1)
+        kbest = run.decoder.decode(sentence(i), by_slot, 1)
         counted = tuned.statistics(kbest, corpus.references(i))[0] if tuned else np.zeros(0)
         return text(kbest.translation(0), words), counted
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mpitune.decoder.base import check_failed
-from mpitune.exchange.sparse_rows import look_up
+from mpitune.learner.weights import NamedWeights
 from mpitune.run_folder.model_weights import largest_by_template
 from mpitune.training.epoch_clock import RankUsage
 from mpitune.training.epoch_statistics import EpochResult, Scores, ShardStatistics, norm, summary
-from mpitune.training.session import NamedWeights, TrainingRun
+from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 
 LARGEST = 15
@@ -43,10 +43,8 @@ def metrics_of_epoch(
         **(_before(state) if state.epoch == 1 else {}),
         **result.metrics,
         "cancelled_features": _cancelled(result),
-        "weight_norm": norm(result.weights[1]),
-        "largest_norms": largest_by_template(
-            model.names, look_up(run.features.ids[model.slots], *result.norms), LARGEST
-        ),
+        "weight_norm": norm(result.weights.value),
+        "largest_norms": largest_by_template(model.names, result.norms.at(model.ids).value, LARGEST),
         "busy_seconds": [rank.busy for rank in usage],
         "wait_seconds": [rank.waited for rank in usage],
         "timeline": [rank.timeline for rank in usage],
@@ -70,7 +68,7 @@ def _cancelled(result: EpochResult) -> int:
 
     Weights of the shards may cancel out, and those that follow from the sum of the shards may be 0.
     """
-    index, norm = result.norms
-    if not len(norm):
-        return max(int(result.metrics["selected_features"]) - int(np.count_nonzero(result.weights[1])), 0)
-    return int(np.count_nonzero(look_up(index[norm > 0.0], *result.weights) == 0.0))
+    norms, weights = result.norms, result.weights
+    if not len(norms.ids):
+        return max(int(result.metrics["selected_features"]) - int(np.count_nonzero(weights.value)), 0)
+    return int(np.count_nonzero(weights.at(norms.ids[norms.value > 0.0]).value == 0.0))

@@ -13,10 +13,11 @@ import numpy as np
 
 from mpitune.decoder.base import Decoder, KBest
 from mpitune.learner.base import Counts
+from mpitune.learner.weights import SparseWeights
 from mpitune.metrics.bleu import LENGTH, REFERENCE, WIDTH
 from mpitune.metrics.sentence_bleu import papineni
 from mpitune.metrics.tuning_metric import CHOICES, Metric
-from mpitune.run_folder.checkpoint import Vector
+from mpitune.training.session import ScoredList
 
 LOG = logging.getLogger(__name__)
 
@@ -69,12 +70,12 @@ NOT_SCORED = Scores(None, None)
 class EpochResult:
     """Weights and statistics of an epoch."""
 
-    weights: Vector
+    weights: SparseWeights
     metrics: dict[str, Any]
     """Metrics of the weights; on rank 0."""
     shards: list[ShardStatistics]
     """The shards that this rank decoded."""
-    norms: Vector = (np.zeros(0, dtype=np.uint64), np.zeros(0))
+    norms: SparseWeights = SparseWeights()
     """Column norms of the selected features, if there was a selection; on rank 0."""
 
 
@@ -89,20 +90,16 @@ class StatisticsAccumulator:
         self._bleu = np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64)
         self._choices = np.zeros((len(CHOICES), metric.width))
 
-    def add(
-        self, source: np.ndarray, kbest: KBest, counted: np.ndarray, gold: float, counts: Counts, change: float = 0.0
-    ) -> None:
-        """Add a sentence: its words, its list with statistics ``counted`` (int64 [k, width]), the 1-best's gold score.
-
-        ``change``: L2 norm of the change of the weights by this list.
-        """
+    def add(self, scored: ScoredList, counts: Counts, change: float = 0.0) -> None:
+        """Add a sentence; ``change``: L2 norm of the change of the weights by its list."""
+        statistics, kbest = scored.statistics, scored.kbest
         for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
-            sum_ += counted[entry, :WIDTH] if entry >= 0 else 0
-        self._choices += self._metric.choices(counted)
-        lengths = counted[0, [LENGTH, REFERENCE]].tolist()
+            sum_ += statistics[entry, :WIDTH] if entry >= 0 else 0
+        self._choices += self._metric.choices(statistics)
+        lengths = statistics[0, [LENGTH, REFERENCE]].tolist()
         # Without features, it is not a translation: there was no list, or the decoder has failed.
-        empty = len(source) > 0 and len(kbest.translation(0)) == 0 and len(kbest.feature_index) > 0
-        numbers = (1, gold, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
+        empty = len(scored.source) > 0 and len(kbest.translation(0)) == 0 and len(kbest.feature_index) > 0
+        numbers = (1, scored.best, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
         for name, number in zip(SUMS, numbers, strict=True):
             self._sums[name] += float(number)
 

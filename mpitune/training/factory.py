@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,14 +23,14 @@ from mpitune.grammar.binning import Bins
 from mpitune.grammar.cdec_ini import make_inifile
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import all_names, features, pass_through
-from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.base import BatchLearner, EvidenceLearner
 from mpitune.learner.bin_chains import Smoothness
 from mpitune.learner.local.ebuu import ebuu
 from mpitune.learner.local.examples import Examples, Update
 from mpitune.learner.local.mbuu import mbuu
 from mpitune.learner.methods import LearnedFeatures, Parts
-from mpitune.learner.online import averaging
-from mpitune.learner.online.smoothing import Smoothing
+from mpitune.learner.online.after_updates import Averaging, Composed, Smoothing
+from mpitune.learner.weights import Weights
 from mpitune.metrics.sentence_bleu import SentenceMetric, make_sentence_metric
 from mpitune.metrics.tuning_metric import Metric, MetricGold
 from mpitune.store.store import Store
@@ -113,16 +112,6 @@ def _embedded(job: Job, model: TranslationModel) -> EmbeddedDecoder:
     )
 
 
-@dataclass(frozen=True)
-class FirstWeights:
-    """Initial weights and frozen features."""
-
-    weights: np.ndarray
-    """float64 [D], by slot."""
-    frozen: np.ndarray
-    """bool [D]: features that keep their initial weight."""
-
-
 def initial_weights(job: Job) -> dict[str, float]:
     """The weights in ``learner.initial_weights``, or none. Raises DataError for a bad file."""
     file = job.learner.initial_weights
@@ -132,13 +121,14 @@ def initial_weights(job: Job) -> dict[str, float]:
     return read_weights(file)
 
 
-def first_weights(job: Job, given: Mapping[str, float], features: FeatureTable) -> FirstWeights:
+def first_weights(
+    job: Job, given: Mapping[str, float], features: FeatureTable, model: TranslationModel | ListModel
+) -> Weights:
     """The weights ``given`` and the job's frozen features by slot; unknown names are added to ``features``."""
-    slots, frozen_slots = (features.slots(list(names)) for names in (given, job.learner.frozen))
-    weights, frozen = np.zeros(len(features)), np.zeros(len(features), dtype=np.bool_)
-    weights[slots] = list(given.values())
-    frozen[frozen_slots] = True
-    return FirstWeights(weights, frozen)
+    slots, frozen = (features.slots(list(names)) for names in (given, job.learner.frozen))
+    first = Weights(features, first_sparse_slot(job, model))
+    first.value[slots], first.frozen[frozen] = list(given.values()), True
+    return first
 
 
 def first_sparse_slot(job: Job, model: TranslationModel | ListModel) -> int:
@@ -167,35 +157,21 @@ def learned_in_epochs(job: Job, model: TranslationModel | ListModel) -> LearnedF
     return "sparse" if in_turn else "all"
 
 
-def learner(
-    job: Job,
-    metric: Metric,
-    frozen: np.ndarray,
-    features: FeatureTable,
-    first_sparse: int,
-    learned: LearnedFeatures,
-    scoring: Scoring | None = None,
-) -> OnlineLearner | BatchLearner:
+def learner(job: Job, metric: Metric, scoring: Scoring | None = None) -> Composed | BatchLearner:
     """The job's learner, which optimises ``metric``.
 
-    ``frozen``: bool [D], features that keep their weights; ``first_sparse``: first slot of sparse features;
-    ``learned``: those that are learned; bins of ``scoring`` are regularised as ``[features.discretize]`` says.
+    Bins of ``scoring`` are regularised as ``[features.discretize]`` says.
     """
-    smooth, frozen = smoothness(job, scoring), frozen.copy()
-    if learned == "dense":
-        frozen[first_sparse:] = True
-    elif learned == "sparse":
-        frozen[:first_sparse] = True
-    own = job.learner.own
-    learner = own.make(Parts(metric, frozen, learned == "dense", first_sparse, job.decoder.kbest, smooth))
-    if isinstance(learner, BatchLearner):
-        return learner
+    smooth, own = smoothness(job, scoring), job.learner.own
+    plain = own.make(Parts(metric, job.decoder.kbest, smooth))
+    if isinstance(plain, BatchLearner):
+        return plain
+    after = own.after_updates()
     if job.learner.averaging == "sentence":
-        end = first_sparse if own.follows_state() else None
-        learner = averaging.Averaging(learner, changes_all=job.learner.l2 > 0, end=end)
+        after.append(Averaging(changes_all=plain.changes_all, dense_only=isinstance(plain, EvidenceLearner)))
     if smooth is not None:
-        return Smoothing(learner, [features.find(ids) for ids in smooth.chains], smooth, frozen)
-    return learner
+        after.append(Smoothing(smooth))
+    return Composed(plain, after)
 
 
 def smoothness(job: Job, scoring: Scoring | None) -> Smoothness | None:

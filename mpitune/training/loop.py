@@ -112,16 +112,14 @@ def _start(run: TrainingRun, state: State) -> None:
 def _learn_epoch(run: TrainingRun, state: State, lock: FolderLock) -> None:
     """One pass over all shards, the exchange, and the files of the epoch."""
     clock = EpochClock(run.comm)
-    if isinstance(run.learner, BatchLearner):
-        result = batch_epoch(run, run.learner, state)
-    else:
-        result = online_epoch(run, run.learner, state)
+    learn = batch_epoch if isinstance(run.learner, BatchLearner) else online_epoch
+    result = learn(run, state)
     if run.mixes_each_epoch:
         state.shared_weights = result.weights
     state.epoch += 1
     scores = watch_epoch(run, state.epoch, result.weights)
     shards, usage = run.comm.gather(result.shards), run.comm.gather(clock.usage())
-    model = run.model(result.weights) if run.comm.root else None
+    model = run.first.publish(result.weights) if run.comm.root else None
 
     def metrics() -> dict[str, Any]:
         assert model is not None and shards is not None and usage is not None  # rank 0 has them

@@ -6,7 +6,6 @@ import numpy as np
 
 from mpitune.errors import DataError
 from mpitune.runtime.signals import stop_flag
-from mpitune.training.scheduler import check_stop
 from mpitune.training.session import TrainingRun
 
 SENTENCES = 500
@@ -19,19 +18,16 @@ def fit_metric(run: TrainingRun) -> None:
     Raises DataError for a metric that is the same in all entries of each list, StopRequested after a signal.
     """
     if not run.metric.is_bleu:
-        spreads = run.comm.on_root(_spreads, run)
-        check_stop(run, "the comparison of the metrics", spreads is None, resumable=False)
-        assert spreads is not None  # a rank that was stopped has raised
-        run.metric.set_spreads(spreads)
+        run.metric.set_spreads(run.comm.on_root(_spreads, run))
 
 
-def _spreads(run: TrainingRun) -> np.ndarray | None:
-    """float64 [metrics]: mean over lists of each metric's standard deviation in a list; None if asked to stop."""
+def _spreads(run: TrainingRun) -> np.ndarray:
+    """float64 [metrics]: mean over lists of each metric's standard deviation in a list."""
     found = []
     for i in np.random.default_rng(run.job.run.seed).permutation(run.corpus.size)[:SENTENCES].tolist():
         if stop_flag():
-            return None
-        kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.weights, run.job.decoder.kbest)
+            raise stop_flag().stop_error("the comparison of the metrics", resumable=False)
+        kbest = run.decoder.decode(run.store.tuned_sentence(i), run.first.value, run.job.decoder.kbest)
         scores = run.metric.single_scores(run.metric.statistics(kbest, run.corpus.references(i)))
         # The standard deviation of equal numbers is not always 0: their mean is rounded.
         found.append(np.where(scores.max(axis=0) > scores.min(axis=0), scores.std(axis=0), 0.0))

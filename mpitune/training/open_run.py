@@ -73,9 +73,8 @@ def open_run(job: Job, comm: Comm, given: InitialModel | None = None) -> Trainin
     comm.on_root(warn_of_tuned_devtest, job, store)
     if idle := ignored_keys(job):
         LOG.info("keys ignored by this method: %s", ", ".join(idle))
-    first = factory.first_weights(job, weights, decoder.features)
-    metric, first_sparse = factory.metric(job, store.model.words.words), factory.first_sparse_slot(job, store.model)
-    learns = factory.learned_in_epochs(job, store.model)
+    first = factory.first_weights(job, weights, decoder.features, store.model)
+    metric = factory.metric(job, store.model.words.words)
     run = TrainingRun(
         job=job,
         comm=comm,
@@ -84,13 +83,11 @@ def open_run(job: Job, comm: Comm, given: InitialModel | None = None) -> Trainin
         corpus=store.train,
         decoder=decoder,
         first=first,
-        first_sparse=first_sparse,
-        learns=learns,
-        learner=factory.learner(job, metric, first.frozen, decoder.features, first_sparse, learns, store.scoring),
+        learns=factory.learned_in_epochs(job, store.model),
+        learner=factory.learner(job, metric, store.scoring),
         gold=factory.gold(job, metric, store.train.size),
         metric=metric,
-        identity=comm.on_root(job_inputs.identity, job, folder) | _identity_of_scores(store, first_sparse),
-        first_unshared_slot=len(decoder.features),
+        identity=comm.on_root(job_inputs.identity, job, folder) | _identity_of_scores(store, first.first_sparse),
     )
     _warm_up(run)
     return run
@@ -136,7 +133,7 @@ def _warm_up(run: TrainingRun) -> None:
     Kernels are compiled unless an earlier run has cached them: to get them all, the shortest sentence is decoded and
     learned from; the result is discarded.
     """
-    LOG.info("%d sentences, %d dense features", run.corpus.size, run.first_sparse)
+    LOG.info("%d sentences, %d dense features", run.corpus.size, run.first.first_sparse)
     if (shards := run.job.parallel.shards) > run.corpus.size and run.comm.root:
         LOG.warning(
             "%d shards for %d sentences: empty shards learn nothing; lower parallel.shards",
@@ -145,20 +142,19 @@ def _warm_up(run: TrainingRun) -> None:
         )
     lengths = np.diff(run.corpus.source_ptr)
     i = int(np.argmin(np.where(lengths > 0, lengths, lengths.max() + 1)))
-    sentence, weights = run.corpus.sentence(i), run.first.weights
+    sentence, weights = run.corpus.sentence(i), run.first.copy()
 
     def learn() -> None:
         kbest = run.decode(i, weights, 0)
         counted = run.metric.statistics(kbest, run.corpus.references(i))
         if isinstance(run.learner, BatchLearner):
             return
-        changed = run.grow_to_features(weights.copy())
-        run.learner.start_shard(changed)
-        run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), changed, np.random.default_rng(0))
+        run.learner.start_shard(weights)
+        run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), weights, np.random.default_rng(0))
 
     if run.job.decoder.backend == "cdec":
         LOG.info("starting %s on all ranks", resolve_program(run.job.decoder.binary))
-        run.decoder.decode(sentence, weights, 1)
+        run.decoder.decode(sentence, weights.value, 1)
     compile_kernels(run.comm, learn)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from mpitune.config.spec import lm_names
 from mpitune.grammar.sparse import prefixes
-from mpitune.training.session import NamedWeights, TrainingRun
+from mpitune.learner.weights import NamedWeights
+from mpitune.training.session import TrainingRun
 
 HUGE = 1e4
 """Bound on the absolute value of a weight; weights of sound models are of the order of 1."""
@@ -77,7 +78,7 @@ def warnings_of_epoch(run: TrainingRun, history: Sequence[Mapping[str, Any]], mo
         weights=model.named,
         templates=job.features.templates,
         language_models=[name for name in lm_names(job) if name not in job.learner.frozen],
-        from_zero=not run.first.weights.any(),
+        from_zero=not run.first.value.any(),
         shards=job.parallel.shards,
         without_pairs=not job.learner.own.uses_pairs,
         remedy=job.learner.own.remedy(),

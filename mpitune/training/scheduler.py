@@ -11,6 +11,7 @@ import numpy as np
 
 from mpitune.corpus.progress import Progress
 from mpitune.decoder.base import check_failed
+from mpitune.errors import StopRequested
 from mpitune.exchange.comm import Comm
 from mpitune.runtime.signals import stop_flag
 from mpitune.training.session import TrainingRun
@@ -49,14 +50,14 @@ def process_shards(
     what: str,
     shards: Sequence[np.ndarray],
     kept: Callable[[int], _Done | None],
-    make: Callable[[int, Callable[[float], None]], _Done | None],
+    make: Callable[[int, Callable[[float], None]], _Done],
     seconds: Sequence[float] = (),
 ) -> list[_Done]:
     """Process shards from the work queue until all are done. All ranks call this.
 
     ``what`` names the work in progress lines. ``kept(z)`` returns the result of shard z that an interrupted run left,
-    or None; then ``make(z, advance)`` computes it, calls ``advance`` with the gold score of each sentence, and returns
-    None if a stop was requested. ``seconds``: what the same shards took in the epoch before.
+    or None; then ``make(z, advance)`` computes it, calls ``advance`` with the gold score of each sentence, and raises
+    StopRequested if a stop was requested. ``seconds``: what the same shards took in the epoch before.
 
     Returns this rank's results, by shard. Raises StopRequested on every rank if one was asked to stop and shards are
     left; the caller calls `check_stop` once the work of all shards is saved.
@@ -75,8 +76,9 @@ def process_shards(
             if result is not None and not result.statistics["failed"]:
                 shown.reach(*queue.done(len(shards[z]), result.statistics["gold"]))
             else:
-                result = make(z, lambda gold: shown.reach(*queue.done(1, gold)))
-                if result is None:
+                try:
+                    result = make(z, lambda gold: shown.reach(*queue.done(1, gold)))
+                except StopRequested:
                     break
             done.append(result)
             check_failed(sum(int(each.statistics["failed"]) for each in done), run.corpus.size)

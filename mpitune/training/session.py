@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.grow import grow_to
 from mpitune.config.spec import Job
 from mpitune.corpus.feature_table import FeatureTable
-from mpitune.decoder.base import Decoder, ForestDecoder, KBest
+from mpitune.decoder.base import Decoder, ForestDecoder, KBest, PackedForest
 from mpitune.exchange.comm import Comm
-from mpitune.exchange.sparse_rows import look_up
-from mpitune.learner.base import BatchLearner, OnlineLearner
+from mpitune.learner.base import BatchLearner
 from mpitune.learner.methods import LearnedFeatures
+from mpitune.learner.online.after_updates import Composed
+from mpitune.learner.weights import Weights
 from mpitune.metrics.sentence_bleu import SentenceMetric
 from mpitune.metrics.tuning_metric import Metric
-from mpitune.run_folder.checkpoint import Vector, digest
+from mpitune.run_folder.checkpoint import digest
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import AVERAGING
+from mpitune.runtime.signals import stop_flag
 from mpitune.store.store import Corpus, Store
 from mpitune.training import factory
 
@@ -34,18 +35,21 @@ _SAMPLING = 1
 """Tells the random numbers of sampling from those of the learner, which is seeded by seed, epoch and sentence."""
 
 
-class NamedWeights(NamedTuple):
-    """The weights other than 0 that an epoch publishes, with their names."""
+class ScoredList(NamedTuple):
+    """A list to learn from."""
 
-    slots: np.ndarray
-    """int64 [n]."""
-    names: list[str]
-    value: np.ndarray
-    """float64 [n]."""
-
-    @property
-    def named(self) -> list[tuple[str, float]]:
-        return list(zip(self.names, self.value.tolist(), strict=True))
+    number: int
+    """The sentence's number."""
+    source: np.ndarray
+    """int32: its words."""
+    kbest: KBest
+    statistics: np.ndarray
+    """int64 [k, width]: counts of the metric."""
+    gold: np.ndarray
+    """float64 [k]: gold scores."""
+    best: float
+    """Gold score of the 1-best, as it is reported."""
+    forest: PackedForest | None = None
 
 
 @dataclass
@@ -58,19 +62,16 @@ class TrainingRun:
     store: Store
     corpus: Corpus
     decoder: Decoder
-    first: factory.FirstWeights
-    first_sparse: int
-    """First slot of the sparse features."""
+    first: Weights
+    """Initial weights and frozen features."""
     learns: LearnedFeatures
     """The features that the epochs learn."""
-    learner: OnlineLearner | BatchLearner
+    learner: Composed | BatchLearner
     gold: SentenceMetric
     metric: Metric
     """The metric that the learner optimises."""
     identity: dict[str, Any]
     """The keys and input digests that the result depends on."""
-    first_unshared_slot: int
-    """First slot of features discovered while decoding sentences; their order differs from rank to rank."""
 
     @cached_property
     def identity_digest(self) -> str:
@@ -78,8 +79,14 @@ class TrainingRun:
         return digest(self.identity)
 
     @property
+    def online(self) -> Composed:
+        """The learner of a run that updates the weights after each list."""
+        assert isinstance(self.learner, Composed)
+        return self.learner
+
+    @property
     def features(self) -> FeatureTable:
-        return self.decoder.features
+        return self.first.features
 
     @property
     def kbest(self) -> int:
@@ -107,91 +114,42 @@ class TrainingRun:
             is_new = self.comm.sum((slots < 0).astype(np.int32)) > 0
             self.features.slots(self.comm.union(map(self.features.name, slots[is_new & (slots >= 0)].tolist())))
 
-    def decode(self, i: int, weights: np.ndarray, epoch: int) -> KBest:
+    def lists(
+        self, sentences: np.ndarray, weights: Weights, epoch: int, *, forests: bool = False, resumable: bool = True
+    ) -> Iterator[ScoredList]:
+        """The lists to learn from of training ``sentences`` (int64) under ``weights``, which may change between them.
+
+        ``epoch``: 0 before the first; ``forests``: with forests. Raises StopRequested if a stop was requested, which
+        tells whether it is ``resumable``.
+        """
+        self.gold.start_shard()
+        for i in sentences.tolist():
+            if stop_flag():
+                task = f"epoch {epoch}" if epoch else "the dense start"
+                raise stop_flag().stop_error(task, resumable=resumable)
+            sentence, forest = self.corpus.sentence(i), None
+            if forests:
+                assert isinstance(self.decoder, ForestDecoder)  # checked by config.checks
+                kbest, forest = self.decoder.decode_all(self.store.tuned_sentence(i), weights.value, self.kbest)
+            else:
+                kbest = self.decode(i, weights, epoch)
+            counted = self.metric.statistics(kbest, self.corpus.references(i))
+            gold = self.gold.score(counted, len(sentence.words), i)
+            self.gold.update_context(counted, len(sentence.words))
+            yield ScoredList(i, sentence.words, kbest, counted, gold, self.gold.report(counted), forest)
+
+    def decode(self, i: int, weights: Weights, epoch: int) -> KBest:
         """The list to learn from of training sentence ``i`` under ``weights``: the k best, or sampled from its forest.
 
-        What is sampled depends on the run's seed, ``epoch`` and sentence only.
+        What is sampled depends on the run's seed, ``epoch`` and sentence only. ``weights`` get room for the features
+        that are discovered.
         """
         sentence = self.store.tuned_sentence(i)
         if self.job.decoder.sample == "none":
-            return self.decoder.decode(sentence, weights, self.kbest)
-        assert isinstance(self.decoder, ForestDecoder)  # checked by config.checks
-        random = np.random.default_rng([self.job.run.seed, epoch, i, _SAMPLING])
-        return self.decoder.sample(sentence, weights, self.kbest, random)
-
-    def grow_to_features(self, weights: np.ndarray) -> np.ndarray:
-        """``weights`` (float64, by slot), padded with 0 for features that the decoder has discovered since."""
-        return weights if len(self.features) <= len(weights) else grow_to(weights, self._slots)
-
-    @property
-    def _slots(self) -> int:
-        """D: the number of slots rounded up by at most an eighth, lest each sentence copies all arrays by slot."""
-        step = 1 << max(len(self.features).bit_length() - 4, 8)
-        return -(-len(self.features) // step) * step
-
-    def dense(self, vector: Vector) -> np.ndarray:
-        """float64 [D]: the sparse vector ``vector`` by slot; frozen features have their initial weights."""
-        weights = self.by_slot(vector)
-        frozen = np.flatnonzero(self.first.frozen)
-        weights[frozen] = self.first.weights[frozen]
-        return weights
-
-    def freeze_dense(self, vector: Vector) -> None:
-        """Freeze the dense features at their weights in ``vector``; frozen ones keep theirs."""
-        self._freeze(np.arange(self.first_sparse), vector)
-
-    def freeze_sparse(self, vector: Vector) -> None:
-        """The same of the sparse features."""
-        self._freeze(np.arange(self.first_sparse, len(self.first.frozen)), vector)
-
-    def _freeze(self, slots: np.ndarray, vector: Vector) -> None:
-        weights, frozen = self.first.weights.copy(), self.first.frozen.copy()
-        free = slots[~frozen[slots]]
-        weights[free] = look_up(self.features.ids[free], *vector)
-        frozen[free] = True
-        self.first = factory.FirstWeights(weights, frozen)
-
-    def by_slot(self, vector: Vector) -> np.ndarray:
-        """float64 [D]: the sparse vector ``vector``, of features that this rank knows, by slot."""
-        values, slots = np.zeros(self._slots), self.features.find(vector[0])
-        if (slots < 0).any():
-            raise KeyError(f"{np.count_nonzero(slots < 0)} features of a vector are unknown")
-        values[slots] = vector[1]
-        return values
-
-    def model(self, vector: Vector) -> NamedWeights:
-        """The weights ``vector`` and the frozen ones, with names."""
-        dense = self.dense(vector)
-        slots = self.in_order(np.flatnonzero(dense))
-        return NamedWeights(slots, [self.features.name(slot) for slot in slots.tolist()], dense[slots])
-
-    def sparse(self, weights: np.ndarray) -> Vector:
-        """The weights other than 0 of features that are not frozen."""
-        slots = self.learned(weights)
-        return self.features.ids[slots], weights[slots]
-
-    def new_names(self, slots: np.ndarray) -> list[str]:
-        """Names of those of ``slots`` that were discovered while decoding."""
-        return [self.features.name(slot) for slot in slots[slots >= self.first_unshared_slot].tolist()]
-
-    def discovered(self, *vectors: Vector) -> list[str]:
-        """Names of the features of ``vectors`` that were discovered while decoding, sorted."""
-        ids = np.unique(np.concatenate([ids for ids, _ in vectors]))
-        return sorted(self.new_names(self.features.find(ids)))
-
-    def learned(self, weights: np.ndarray, kept: Sequence[np.ndarray] = ()) -> np.ndarray:
-        """int64 [n]: slots that are not frozen and have a weight other than 0 or learner state.
-
-        ``kept``: the learner's state arrays, float64 [D].
-        """
-        learned = weights != 0.0
-        for array in kept:
-            learned |= array != 0.0
-        learned[: len(self.first.frozen)] &= ~self.first.frozen
-        return self.in_order(np.flatnonzero(learned))
-
-    def in_order(self, slots: np.ndarray) -> np.ndarray:
-        """``slots``, ascending, discovered features sorted by id: the same order of features on all ranks."""
-        known = int(np.searchsorted(slots, self.first_unshared_slot))
-        late = slots[known:]
-        return np.concatenate([slots[:known], late[np.argsort(self.features.ids[late])]])
+            kbest = self.decoder.decode(sentence, weights.value, self.kbest)
+        else:
+            assert isinstance(self.decoder, ForestDecoder)  # checked by config.checks
+            random = np.random.default_rng([self.job.run.seed, epoch, i, _SAMPLING])
+            kbest = self.decoder.sample(sentence, weights.value, self.kbest, random)
+        weights.grow()
+        return kbest

@@ -18,14 +18,15 @@ from mpitune.corpus.weights import read_weights
 from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.mixing import RunningMean
 from mpitune.files import is_file, matching
+from mpitune.learner.weights import NamedWeights, SparseWeights
 from mpitune.metrics.bleu import WIDTH
-from mpitune.run_folder.checkpoint import Checkpoint, Vector, latest_valid_checkpoint, read_checkpoint, write_checkpoint
+from mpitune.run_folder.checkpoint import Checkpoint, latest_valid_checkpoint, read_checkpoint, write_checkpoint
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.layout import checkpoint_path as path_of
 from mpitune.run_folder.run_state import chosen_epoch, dense_start_is_best, devtest_scores
 from mpitune.schema import values
 from mpitune.training.epoch_statistics import NOT_SCORED, Scores
-from mpitune.training.session import NamedWeights, TrainingRun
+from mpitune.training.session import TrainingRun
 
 LOG = logging.getLogger(__name__)
 
@@ -38,10 +39,8 @@ class State:
     result.
     """
 
-    shared_weights: Vector
-    """Weights that every shard starts the next epoch from (algorithms 3 and 4)."""
-    learner: tuple[np.ndarray, ...] = ()
-    """float64 [n] each: the learner's state of the features of `shared_weights`; none at first."""
+    shared_weights: SparseWeights
+    """Weights and learner's state that every shard starts the next epoch from (algorithms 3 and 4)."""
     epoch: int = 0
     mean: RunningMean = field(default_factory=RunningMean)
     """The mean over the epochs (algorithms 1 and 2); rank 0 keeps it."""
@@ -82,19 +81,19 @@ def begin(run: TrainingRun, resume: str) -> State:
     folder = run.folder.checkpoints
     epoch = run.comm.on_root(_epoch_to_resume, run, resume)
     if epoch == 0:
-        return State(shared_weights=run.sparse(run.first.weights), mean=RunningMean(rising=run.averages_sentences))
+        return State(shared_weights=run.first.sparse(), mean=RunningMean(rising=run.averages_sentences))
     checkpoint = read_checkpoint(path_of(folder, epoch))
     run.features.slots(checkpoint.dynamic_names)
+    published = SparseWeights(checkpoint.weights.ids, checkpoint.weights.value)
     if run.learns == "sparse":
-        run.freeze_dense(checkpoint.weights)
+        run.first.freeze_dense(published)
     elif run.learns == "dense":
-        run.freeze_sparse(checkpoint.weights)
+        run.first.freeze_sparse(published)
     LOG.info("going on after epoch %d", epoch)
     return State(
         shared_weights=checkpoint.start,
-        learner=checkpoint.learner,
         epoch=epoch,
-        mean=RunningMean(epoch, *checkpoint.total, rising=run.averages_sentences),
+        mean=RunningMean(epoch, checkpoint.total, rising=run.averages_sentences),
         history=list(checkpoint.metrics["epochs"]),
         previous_1best=checkpoint.best,
     )
@@ -135,7 +134,7 @@ def restore_result(run: TrainingRun, state: State) -> None:
     if state.history and best != run.folder.dense_start_weights:
         with suppress(DataError):
             checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
-            run.folder.write_weights(best, list(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True)))
+            run.folder.write_weights(best, checkpoint.weights.named)
     try:
         if is_file(best):
             read_weights(best)
@@ -167,12 +166,12 @@ def check_result(run: TrainingRun, state: State) -> None:
     """
     held: dict[str, float] = {}
     if dense_start_is_best(state.history):
-        dense = run.first.weights[: run.first_sparse]
+        dense = run.first.value[: run.first.first_sparse]
         held = {run.features.name(slot): float(dense[slot]) for slot in np.flatnonzero(dense).tolist()}
     else:
         with suppress(DataError):  # damaged since: nothing is left to compare with
             checkpoint = read_checkpoint(path_of(run.folder.checkpoints, chosen_epoch(devtest_scores(state.history))))
-            held = dict(zip(checkpoint.names, checkpoint.weights[1].tolist(), strict=True))
+            held = dict(checkpoint.weights.named)
     try:
         found = read_weights(run.folder.result)
     except DataError as error:
@@ -184,21 +183,18 @@ def check_result(run: TrainingRun, state: State) -> None:
 
 def write_epoch(run: TrainingRun, state: State, model: NamedWeights) -> None:
     """Write the files of the latest epoch on rank 0: weights, metrics, and last the checkpoint."""
-    named = model.named
-    run.folder.write_weights(run.folder.epoch_weights(state.epoch), named)
+    run.folder.write_weights(run.folder.epoch_weights(state.epoch), model.named)
     write_result(run, state)
     checkpoint = Checkpoint(
         epoch=state.epoch,
         seed=run.job.run.seed,
         job=run.identity,
         metrics={"epochs": state.history},
-        weights=(run.features.ids[model.slots], model.value),
-        names=model.names,
+        weights=model,
         start=state.shared_weights,
-        learner=state.learner,
         shards=0 if run.mixes_each_epoch else run.job.parallel.shards,
-        total=(state.mean.index, state.mean.total),
-        dynamic_names=run.discovered(state.shared_weights, (state.mean.index, state.mean.total)),
+        total=state.mean.total,
+        dynamic_names=run.first.discovered(state.shared_weights.ids, state.mean.total.ids),
         best=state.previous_1best,
         scoring=run.store.scoring.as_json() if run.store.scoring else None,
     )

@@ -42,24 +42,22 @@ def rows(path: Path) -> Iterator[Sequence[str]]:
         job = job_inputs.load_job(path, [])
         store = stored(job_inputs.sources(job), Path(folder))
         corpus, decoder = training(store), factory.decoder(job, store, job.run.dir, job.decoder.kbest)
-        first = factory.first_weights(job, factory.initial_weights(job), decoder.features)
-        dense = len(store.model.dense_features())
+        first = factory.first_weights(job, factory.initial_weights(job), decoder.features, store.model)
         metric = factory.metric(job, store.model.words.words)
         gold = make_sentence_metric(job.learner.gold)
         numbers = range(min(SENTENCES, corpus.size))
         for _ in range(1 + PASSES):
-            weights = first.weights.copy()
-            weights[decoder.features.slot("LanguageModel")] = 0.01
-            learner = factory.learner(job, metric, first.frozen, decoder.features, dense, "all")
+            weights = first.copy()
+            weights.value[decoder.features.slot("LanguageModel")] = 0.01
+            learner = factory.learner(job, metric)
             learner.start_shard(weights)
             gold.start_shard()
             spent = dict.fromkeys(("references", "learner"), 0.0)
             with Stages() as stages, CpuTime() as whole:
                 for i in numbers:
                     sentence = corpus.sentence(i)
-                    kbest = decoder.decode(sentence, weights, job.decoder.kbest)
-                    if (new := len(decoder.features) - len(weights)) > 0:
-                        weights = np.concatenate([weights, np.zeros(new)])
+                    kbest = decoder.decode(sentence, weights.value, job.decoder.kbest)
+                    weights.grow()
                     with CpuTime() as scoring:
                         scores = gold.score(statistics(kbest, corpus.references(i)), len(sentence.words))
                     with CpuTime() as learning:

@@ -10,7 +10,8 @@ from support import naive
 from support.shard_rows import random_rows, random_state, sparse
 
 from mpitune.exchange import mixing
-from mpitune.exchange.sparse_rows import SparseVectors, look_up
+from mpitune.exchange.sparse_rows import SparseVectors
+from mpitune.learner.weights import SparseWeights
 
 
 @pytest.mark.kernel
@@ -133,12 +134,12 @@ def test_running_mean_equals_the_plain_twin_and_goes_on_from_its_state() -> None
     unbroken, resumed = mixing.RunningMean(), mixing.RunningMean()
     for row in matrix:
         picked = np.flatnonzero(row)[::-1]
-        unbroken.add(ids[picked], row[picked])
-        resumed = mixing.RunningMean(resumed.epochs, resumed.index, resumed.total)
-        resumed.add(ids[picked], row[picked])
+        unbroken.add(SparseWeights(ids[picked], row[picked]))
+        resumed = mixing.RunningMean(resumed.epochs, resumed.total)
+        resumed.add(SparseWeights(ids[picked], row[picked]))
     present = np.flatnonzero((matrix != 0).any(axis=0))
-    for mean in (unbroken, resumed):
-        assert mean.index.tolist() == ids[present].tolist()
+    for mean in (unbroken.mean, resumed.mean):
+        assert mean.ids.tolist() == ids[present].tolist()
         assert mean.value.tolist() == naive.mean(matrix[:, present].tolist())
 
 
@@ -148,25 +149,11 @@ def test_in_a_rising_mean_epoch_t_counts_t_times() -> None:
     unbroken, resumed = mixing.RunningMean(rising=True), mixing.RunningMean(rising=True)
     for t, row in enumerate(matrix, start=1):
         picked = np.flatnonzero(row)[::-1]
-        unbroken.add(ids[picked], row[picked])
-        resumed = mixing.RunningMean(resumed.epochs, resumed.index, resumed.total, rising=True)
-        resumed.add(ids[picked], row[picked])
+        unbroken.add(SparseWeights(ids[picked], row[picked]))
+        resumed = mixing.RunningMean(resumed.epochs, resumed.total, rising=True)
+        resumed.add(SparseWeights(ids[picked], row[picked]))
         seen = matrix[:t]
         present = np.flatnonzero((seen != 0).any(axis=0))
         expected = [sum(n * w for n, w in enumerate(column, 1)) / sum(range(1, t + 1)) for column in seen.T[present]]
-        assert unbroken.index.tolist() == ids[present].tolist()
-        assert unbroken.value.tolist() == resumed.value.tolist() == expected
-
-
-@pytest.mark.parametrize("entries", [0, 1, 30])
-def test_values_of_ids_are_found_and_others_are_0(entries: int) -> None:
-    generator = np.random.default_rng(entries)
-    ends = np.array([2**64 - 1, 0], dtype=np.uint64)
-    index = np.concatenate([ends, generator.integers(0, 2**64, 30, dtype=np.uint64)])[:entries]
-    value = generator.normal(size=entries)
-    there = dict(zip(index.tolist(), value.tolist(), strict=True))
-    others = generator.integers(0, 2**64, 10, dtype=np.uint64)
-    wanted = generator.permutation(np.concatenate([index[::2], others, ends, index[:3]]))
-    found = look_up(wanted, index, value)
-    assert found.dtype == np.float64 and found.tolist() == [there.get(id_, 0.0) for id_ in wanted.tolist()]
-    assert len(look_up(wanted[:0], index, value)) == 0
+        assert unbroken.mean.ids.tolist() == ids[present].tolist()
+        assert unbroken.mean.value.tolist() == resumed.mean.value.tolist() == expected

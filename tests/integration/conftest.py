@@ -22,7 +22,7 @@ def table(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Table:
     texts = [line for name in ("train.de", "dev.de") for line in (tiny.folder / name).read_text().splitlines()]
     found: dict[str, list[tuple[str, dict[str, float]]]] = {}
     for text in sorted(set(texts) - {""}):
-        kbest = decoder.decode(Sentence(0, words.encode(text.split()), 0), run.first.weights, JOB["decoder"]["kbest"])
+        kbest = decoder.decode(Sentence(0, words.encode(text.split()), 0), run.first.value, JOB["decoder"]["kbest"])
         rows = found[text] = []
         for j in range(kbest.size):
             row = slice(*kbest.feature_ptr[j : j + 2])

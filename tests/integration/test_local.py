@@ -160,12 +160,12 @@ def test_what_is_global_is_left_as_it_was(tiny: Tiny, tmp_path: Path, weights: P
         return EmbeddedDecoder.decode(decoder, sentence, weights, k)
 
     decoder.decode = decode  # type: ignore[method-assign]
-    before = translator._weights.copy()
+    before = translator._weights.value.copy()
     for i in range(5):
         sentence = training.corpus.sentence(i)
         [found] = retrieval.nearest([training.words.decode(sentence.words)])
         translator.translate(sentence, found)
-        assert translator._weights.tobytes() == before.tobytes()
+        assert translator._weights.value.tobytes() == before.tobytes()
     assert all((own != before).any() for own in seen)
 
 

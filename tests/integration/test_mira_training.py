@@ -17,7 +17,7 @@ from support.tiny import DEVTEST, Tiny
 from mpitune.config.effective_keys import effective_keys
 from mpitune.errors import StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
-from mpitune.learner.online.mira import ORACLES, PREDICTIONS
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira
 from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.training import factory
 from mpitune.training.open_run import open_run
@@ -100,7 +100,7 @@ def test_bleu_of_what_is_picked(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.
     job = tiny.job(tmp_path / "run", **tables(1, mira={"oracle": "LU", "prediction": "MC"}))
     run = open_run(job, SerialComm())
     words = run.store.model.words.words
-    update = type(run.learner).update
+    update = Mira.update
 
     def noted(learner: Any, kbest: Any, *rest: Any) -> Any:
         counts = update(learner, kbest, *rest)
@@ -108,7 +108,7 @@ def test_bleu_of_what_is_picked(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.
             texts[name].append(" ".join(words[word] for word in kbest.translation(j)))
         return counts
 
-    monkeypatch.setattr(type(run.learner), "update", noted)
+    monkeypatch.setattr(Mira, "update", noted)
     score = type(run.gold).score
 
     def watched(gold: Any, statistics: Any, length: int, number: int = 0) -> Any:

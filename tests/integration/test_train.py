@@ -103,7 +103,7 @@ def test_the_default_weights_are_those_of_the_plain_twin(
     tables = {"decoder": {"pop_limit": 10000}, "learner": {**DEFAULT, "epochs": 3}, "select": {"k": k}, **features}
     job = tiny.train(tmp_path / "run", **tables)
     run = open_run(job, SerialComm())
-    assert not any(run.features.name(slot).startswith(sparse) for slot in range(run.first_sparse))
+    assert not any(run.features.name(slot).startswith(sparse) for slot in range(run.first.first_sparse))
     expected = naive_default.train(run)
     for epoch in (1, 2, 3):
         weights = epoch_weights(tmp_path / "run", epoch)

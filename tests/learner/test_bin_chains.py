@@ -14,12 +14,14 @@ from scipy.sparse import csr_array
 from support import naive
 from support.learner_options import BLEU, pro_options
 
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.learner.base import Reply
 from mpitune.learner.batch.minrisk import MinRisk, MinRiskOptions
 from mpitune.learner.batch.pro import Pairs, Pro, ProObjective
 from mpitune.learner.bin_chains import Smoothness, linear, monotone, smoothed
-from mpitune.learner.online.smoothing import Smoothing
+from mpitune.learner.online.after_updates import Composed, Smoothing
 from mpitune.learner.pool import empty, merged, pool_of
+from mpitune.learner.weights import Weights
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 
@@ -134,28 +136,32 @@ def test_an_online_learner_is_smoothed_when_a_pass_ends(regularizer: str) -> Non
     said: list[str] = []
 
     class Inner:
-        state_width = 1
+        state = ("kept",)
+        changes_all = False
 
-        def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
-            said.append(f"start with {state} after {passes} passes")
+        def start_shard(self, weights: Weights, passes: int = 0) -> None:
+            said.append(f"start after {passes} passes")
 
         def update(self, *_: object) -> None:
             said.append("update")
 
-        def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+        def end_shard(self, weights: Weights) -> None:
             said.append("end")
-            weights[0] = 5.0
-            return (np.arange(5.0),)
+            weights.value[0] = 5.0
 
-    weights = np.array([1.0, 0.0, 3.0, 0.0, 2.0])
-    chain, smoothness = np.array([4, 2, 1, 0]), Smoothness([], regularizer, 2.0)
-    learner = Smoothing(Inner(), [chain], smoothness, np.zeros(5, dtype=np.bool_))
-    learner.start_shard(weights, ("kept",), 3)
-    learner.update(None, None, weights, None)
+    features = FeatureTable()
+    features.slots(list("abcde"))
+    loaded = Weights(features)
+    loaded.value[:] = 1.0, 0.0, 3.0, 0.0, 2.0
+    weights, chain = loaded.value, np.array([4, 2, 1, 0])
+    smoothness = Smoothness([features.ids[chain]], regularizer, 2.0)
+    learner = Composed(Inner(), [Smoothing(smoothness)])
+    learner.start_shard(loaded, 3)
+    learner.update(None, None, loaded, None)
     assert weights.tolist() == [1, 0, 3, 0, 2]
-    [kept] = learner.end_shard(weights)
-    assert said == ["start with ('kept',) after 3 passes", "update", "end"]
-    assert learner.state_width == 1 and kept.tolist() == [0, 1, 2, 3, 4], "what goes on is that of the other learner"
+    learner.end_shard(loaded)
+    assert said == ["start after 3 passes", "update", "end"]
+    assert learner.state == ("kept",), "what goes on is that of the other learner"
     expected = smoothness.proximal(np.array([2.0, 3.0, 0.0, 5.0]), np.ones(4, np.bool_))
     if regularizer == "linear":
         assert expected.tolist() == smoothed(np.array([2.0, 3.0, 0.0, 5.0]), 2.0, np.ones(4, np.bool_)).tolist()

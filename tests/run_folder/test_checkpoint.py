@@ -18,11 +18,11 @@ from support.crafted import CRAFTED, Craft, write_secret
 from support.small_disk import largest_file
 
 from mpitune.errors import DataError, MachineError, UsageError
+from mpitune.learner.weights import NamedWeights, SparseWeights
 from mpitune.run_folder import checkpoint as module
 from mpitune.run_folder.checkpoint import (
     Checkpoint,
     ShardResult,
-    Vector,
     digest,
     latest_valid_checkpoint,
     read_checkpoint,
@@ -33,9 +33,18 @@ from mpitune.run_folder.checkpoint import (
 from mpitune.run_folder.layout import checkpoint_path
 
 
-def vector(seed: int, n: int) -> Vector:
+def vector(seed: int, n: int) -> SparseWeights:
     generator = np.random.default_rng(seed)
-    return np.sort(generator.integers(0, 2**64, n, dtype=np.uint64)), generator.normal(size=n)
+    return SparseWeights(np.sort(generator.integers(0, 2**64, n, dtype=np.uint64)), generator.normal(size=n))
+
+
+def published(seed: int, names: list[str]) -> NamedWeights:
+    ids, value, _ = vector(seed, len(names))
+    return NamedWeights(ids, names, value)
+
+
+def unnamed(checkpoint: Checkpoint) -> SparseWeights:
+    return SparseWeights(checkpoint.weights.ids, checkpoint.weights.value)
 
 
 NAMES = ["R:X:NX_letzter_NX:N1_'s_last_N2", "RBS:<r>_größe", "WordPenalty", "Shape_S11000_T11000", "日本"]
@@ -44,15 +53,15 @@ PLAIN = Checkpoint(
     seed=7,
     job={"learner": {"algorithm": "itersel", "l1": 0.0}, "data": ["nc.de.gz"]},
     metrics={"gold": 0.25, "lambda": None, "busy_seconds": [1.5, 2.0]},
-    weights=vector(1, 5),
-    names=NAMES,
+    weights=published(1, NAMES),
     start=vector(2, 4),
 )
-RESULT = ShardResult(5, *vector(3, 6), {"sentences": 25.0, "gold": 6.125})
+RESULT = ShardResult(5, vector(3, 6), {"sentences": 25.0, "gold": 6.125})
 
 
-def same(a: Vector, b: Vector) -> bool:
-    return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+def same(a: SparseWeights, b: SparseWeights) -> bool:
+    pairs = zip((*a[:2], *a.state), (*b[:2], *b.state), strict=True)
+    return all(x.dtype == y.dtype and x.tobytes() == y.tobytes() for x, y in pairs)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +71,10 @@ def same(a: Vector, b: Vector) -> bool:
         # sgd and mix.
         replace(PLAIN, shards=3, total=vector(7, 9)),
         # Nothing learned at all.
-        replace(PLAIN, weights=vector(0, 0), names=[], start=vector(0, 0), job={}, metrics={}),
+        replace(PLAIN, weights=published(0, []), start=vector(0, 0), job={}, metrics={}),
         # A learner with a state, of some features and of none.
-        replace(PLAIN, learner=(vector(8, 4)[1], vector(9, 4)[1], np.zeros(4))),
-        replace(PLAIN, start=vector(0, 0), learner=(np.zeros(0),) * 3),
+        replace(PLAIN, start=vector(2, 4)._replace(state=(vector(8, 4).value, vector(9, 4).value, np.zeros(4)))),
+        replace(PLAIN, start=vector(0, 0)._replace(state=(np.zeros(0),) * 3)),
     ],
 )
 def test_a_checkpoint_comes_back_to_the_bit(tmp_path: Path, written: Checkpoint) -> None:
@@ -74,23 +83,22 @@ def test_a_checkpoint_comes_back_to_the_bit(tmp_path: Path, written: Checkpoint)
     read = read_checkpoint(checkpoint_path(tmp_path, 2))
     assert (read.epoch, read.seed, read.job, read.metrics) == (2, 7, written.job, written.metrics)
     assert read.job_digest == written.job_digest
-    assert read.names == written.names
+    assert read.weights.names == written.weights.names
     assert read.shards == written.shards
     for a, b in [
-        (read.weights, written.weights),
+        (unnamed(read), unnamed(written)),
         (read.start, written.start),
         (read.total, written.total),
-        (read.learner, written.learner),
     ]:
         assert same(a, b)
 
 
 @pytest.mark.parametrize("arrays", [0, 1, 3])
 def test_a_shard_keeps_what_its_learner_goes_on_with(tmp_path: Path, arrays: int) -> None:
-    kept = tuple(vector(n, 6)[1] for n in range(arrays))
-    write_shard(tmp_path, 2, "job", replace(RESULT, learner=kept))
+    kept = RESULT.weights._replace(state=tuple(vector(n, 6).value for n in range(arrays)))
+    write_shard(tmp_path, 2, "job", replace(RESULT, weights=kept))
     read = read_shard(tmp_path, 2, "job", RESULT.shard)
-    assert read is not None and same(read.learner, kept)
+    assert read is not None and same(read.weights, kept)
 
 
 def test_opens_with_plain_h5py(tmp_path: Path) -> None:
@@ -132,7 +140,7 @@ def test_every_damage_is_recognised(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="damaged or cut"):
         read_checkpoint(path)
     path.write_bytes(sound)
-    assert same(read_checkpoint(path).weights, PLAIN.weights)
+    assert same(unnamed(read_checkpoint(path)), unnamed(PLAIN))
 
 
 def hdf5(path: Path, **attributes: object) -> bytes:
@@ -289,12 +297,12 @@ def test_a_shard_comes_back_to_the_bit(tmp_path: Path) -> None:
     assert (tmp_path / "epoch-0003.shards" / "shard-0005.h5").is_file()
     read = read_shard(tmp_path, 3, "job", 5)
     assert read is not None and read.shard == 5
-    assert same((read.index, read.value), (RESULT.index, RESULT.value))
+    assert same(read.weights, RESULT.weights)
     assert read.statistics == RESULT.statistics and list(read.statistics) == list(RESULT.statistics)
-    empty = ShardResult(6, *vector(0, 0), {})
+    empty = ShardResult(6, vector(0, 0), {})
     write_shard(tmp_path, 3, "job", empty)
     read = read_shard(tmp_path, 3, "job", 6)
-    assert read is not None and len(read.index) == 0 and read.statistics == {}
+    assert read is not None and len(read.weights.ids) == 0 and read.statistics == {}
 
 
 def test_a_shard_that_does_not_fit_is_redone(tmp_path: Path) -> None:

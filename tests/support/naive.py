@@ -440,7 +440,7 @@ def select(
 def train(run: TrainingRun) -> list[dict[str, float]]:
     """The weights by name that each epoch publishes, those that are 0 left out."""
     size = give_slots(run)
-    initial = np.concatenate([run.first.weights, np.zeros(size - len(run.first.weights))])
+    initial = np.concatenate([run.first.value, np.zeros(size - len(run.first.value))])
     frozen = np.flatnonzero(run.first.frozen).tolist()
     shards = draw_shards(run.corpus.size, run.job.parallel.shards, run.job.run.seed, 0)
     talking = run.job.learner.algorithm in ("itermix", "itersel")
@@ -528,7 +528,7 @@ def selected(run: TrainingRun, rows: list[np.ndarray], frozen: list[int]) -> np.
     wanted = run.job.select
     kept, means, _, _ = select(matrix, ids, wanted.norm, wanted.k, wanted.lambda_)
     v = np.zeros(len(run.features))
-    v[frozen] = run.first.weights[frozen]
+    v[frozen] = run.first.value[frozen]
     for id_, value in zip(kept, means, strict=True):
         v[free[ids.index(id_)]] = value
     return v

@@ -23,7 +23,7 @@ State = list[np.ndarray]
 
 def train(run: TrainingRun) -> list[dict[str, float]]:
     """The weights by name that each epoch publishes, those that are 0 left out. The job has no devtest set."""
-    size, wanted, dense = naive.give_slots(run), run.job.learner, list(range(run.first_sparse))
+    size, wanted, dense = naive.give_slots(run), run.job.learner, list(range(run.first.first_sparse))
     v = dense_weights(run, size)
     state: State = [np.zeros(size) for _ in range(4)]
     best: list[list[int]] = []
@@ -45,7 +45,7 @@ def train(run: TrainingRun) -> list[dict[str, float]]:
         together.start_shard(np.zeros(size), state, passes=t)
         selected = naive.selected(run, rows, frozen=dense)
         v = np.array(
-            [v[i] if i < run.first_sparse else together.supported(i) * (selected[i] != 0) for i in range(size)]
+            [v[i] if i < run.first.first_sparse else together.supported(i) * (selected[i] != 0) for i in range(size)]
         )
         published.append({run.features.name(slot): float(v[slot]) for slot in np.flatnonzero(v).tolist()})
     return published
@@ -63,7 +63,7 @@ def dense_weights(run: TrainingRun, size: int) -> np.ndarray:
     w[run.features.slot(lm)] = LM_WEIGHT
     first = draw_shards(run.corpus.size, 1, seed, 0)
     passes = max(1, min(10, round(wanted.dense_start / run.corpus.size)))
-    perceptron = _perceptron(run, size, frozen=range(run.first_sparse, size))
+    perceptron = _perceptron(run, size, frozen=range(run.first.first_sparse, size))
     state: State = []
     for n in range(passes):
         [order] = reordered(first, seed, n) if n else first
@@ -112,7 +112,7 @@ def _perceptron(run: TrainingRun, size: int, frozen: Sequence[int]) -> naive.Per
         order=wanted.order,
         rate=wanted.rate,
         frozen=frozen,
-        first_sparse=run.first_sparse,
+        first_sparse=run.first.first_sparse,
         step=SPARSE_STEP,
         prior=PRIOR,
     )

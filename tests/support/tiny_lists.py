@@ -51,7 +51,7 @@ class TinyLists:
         self.lists: dict[str, list[list[Hypothesis]]] = {"train": [], "dev": []}
         for name, corpus in (("train", run.corpus), ("dev", devtest)):
             for i in range(corpus.size):
-                kbest = run.decoder.decode(corpus.sentence(i), run.first.weights, 30)
+                kbest = run.decoder.decode(corpus.sentence(i), run.first.value, 30)
                 entries = []
                 for j in range(kbest.size):
                     row = slice(*kbest.feature_ptr[j : j + 2])

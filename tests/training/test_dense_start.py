@@ -6,7 +6,6 @@ import re
 import signal
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,20 @@ from support.naive_lm import NaiveLm
 from support.runs import SENTENCES, Decodes, damage, files_of
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.lists.decoder import ListModel, Lists
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
-from mpitune.run_folder.checkpoint import Vector, read_checkpoint
+from mpitune.learner.weights import SparseWeights, Weights
+from mpitune.run_folder.checkpoint import read_checkpoint
 from mpitune.training import dense_start as start
 from mpitune.training import online_epoch as module
 from mpitune.training.dense_start import best_factor
 from mpitune.training.epoch_statistics import Scores
-from mpitune.training.factory import FirstWeights, learned_in_epochs
+from mpitune.training.factory import learned_in_epochs
 from mpitune.training.loop import train
 from mpitune.training.session import TrainingRun
 
@@ -39,7 +40,7 @@ def checkpoint(tiny: Tiny, run: Path, **learner: object) -> dict[str, float]:
     """The first epoch's weights."""
     train(tiny.job(run, learner={**DEFAULT, **learner}), SerialComm(), quiet=True)
     found = read_checkpoint(run / "checkpoints/epoch-0001.h5")
-    return dict(zip(found.names, found.weights[1].tolist(), strict=True))
+    return dict(found.weights.named)
 
 
 def log(run: Path) -> str:
@@ -54,9 +55,10 @@ def test_shards_begin_with_dense_weights(
     begun = []
     learn = module.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
-        begun.append((weights.copy(), [array.copy() for array in kept], run.first_sparse))
-        return learn(run, learner, epoch, z, shard, weights, kept, advance)
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        kept = [weights.arrays[name].copy() for name in run.online.state if name in weights.arrays]
+        begun.append((weights.value.copy(), kept, weights.first_sparse))
+        return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(module, "learn_shard", spy)
     train(tiny.job(tmp_path / "run", learner=DEFAULT, features={"templates": templates}), SerialComm(), quiet=True)
@@ -78,9 +80,10 @@ def test_shards_begin_with_given_weights_and_known_steps(
     begun = []
     learn = module.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
-        begun.append((weights.copy(), [array.copy() for array in kept], run.first.weights[: run.first_sparse]))
-        return learn(run, learner, epoch, z, shard, weights, kept, advance)
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        kept = [weights.arrays[name].copy() for name in run.online.state if name in weights.arrays]
+        begun.append((weights.value.copy(), kept, run.first.value[: run.first.first_sparse]))
+        return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(module, "learn_shard", spy)
     templates: list[str] = ["id"] if tune == "dense" else []
@@ -153,9 +156,9 @@ def test_it_passes_over_the_sentences_several_times_before_sparse_features(
     """A set of 26 sentences: ten passes at most, and one where the epochs go on learning the same features."""
     seen, learn = list[list[int]](), start.learn_shard
 
-    def spy(run, learner, epoch, z, shard, *others):  # type: ignore[no-untyped-def]
+    def spy(run, epoch, z, shard, *others):  # type: ignore[no-untyped-def]
         seen.append(shard.tolist())
-        return learn(run, learner, epoch, z, shard, *others)
+        return learn(run, epoch, z, shard, *others)
 
     monkeypatch.setattr(start, "learn_shard", spy)
     job = tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": asked}, features={"templates": templates})
@@ -171,15 +174,18 @@ def test_the_mean_that_is_best_on_devtest_is_frozen(
     """Passes continue from one another; the mean over passes, in which pass n has weight n, is scored as in epochs."""
     learn, begun, ended, scored = start.learn_shard, list[Any](), list[Any](), list[dict[str, float]]()
 
-    def spy(run, learner, epoch, z, shard, weights, kept, advance):  # type: ignore[no-untyped-def]
-        begun.append((dict(run.model(run.sparse(weights)).named), [array.sum() for array in kept]))
-        result = learn(run, learner, epoch, z, shard, weights, kept, advance)
-        named = dict(zip(map(run.features.name, run.features.find(result.index)), result.value, strict=True))
-        ended.append((named, [array.sum() for array in result.learner]))
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        kept = [weights.arrays[name].sum() for name in run.online.state if name in weights.arrays]
+        names = map(run.features.name, np.flatnonzero(weights.value).tolist())
+        begun.append((dict(zip(names, weights.value[weights.value != 0].tolist(), strict=True)), kept))
+        result = learn(run, epoch, z, shard, weights, advance)
+        ids, value, state = result.weights
+        named = dict(zip(map(run.features.name, run.features.find(ids)), value, strict=True))
+        ended.append((named, [array.sum() for array in state]))
         return result
 
-    def score(run: TrainingRun, weights: Vector, _: str) -> Scores:
-        scored.append(dict(run.model(weights).named))
+    def score(run: TrainingRun, weights: SparseWeights, _: str) -> Scores:
+        scored.append(dict(run.first.publish(weights).named))
         return Scores(scores[len(scored) - 1], 1.0)
 
     monkeypatch.setattr(start, "learn_shard", spy)
@@ -187,7 +193,7 @@ def test_the_mean_that_is_best_on_devtest_is_frozen(
     tables = {"learner": {**DEFAULT, "dense_start": 3 * 26}, **(DEVTEST if scores[0] else {})}
     train(tiny.job(tmp_path / "run", **tables), SerialComm(), quiet=True)
     checkpointed = read_checkpoint(tmp_path / "run/checkpoints/epoch-0001.h5")
-    found = dict(zip(checkpointed.names, checkpointed.weights[1].tolist(), strict=True))
+    found = dict(checkpointed.weights.named)
     dense = {name: value for name, value in found.items() if not name.startswith(SPARSE)}
     for (weights, state), (before, kept) in zip(begun[1:], ended[:-1], strict=True):
         assert weights == {name: value for name, value in before.items() if value}
@@ -215,14 +221,14 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
 ) -> None:
     """To the bit, in every epoch, however few columns are selected, also after an interruption."""
     parallel = {"shards": 2}
-    learned, freeze = list[dict[str, float]](), TrainingRun.freeze_dense
+    learned, freeze = list[dict[str, float]](), Weights.freeze_dense
 
     def spy(self, vector):  # type: ignore[no-untyped-def]
         freeze(self, vector)
         names = [self.features.name(slot) for slot in range(self.first_sparse)]
-        learned.append(dict(zip(names, self.first.weights[: self.first_sparse].tolist(), strict=True)))
+        learned.append(dict(zip(names, self.value[: self.first_sparse].tolist(), strict=True)))
 
-    monkeypatch.setattr(TrainingRun, "freeze_dense", spy)
+    monkeypatch.setattr(Weights, "freeze_dense", spy)
     for epochs in (1, 3):
         learner = {**DEFAULT, "algorithm": algorithm, "epochs": epochs}
         train(tiny.job(tmp_path / "run", learner=learner, select={"k": 5}, parallel=parallel), SerialComm(), quiet=True)
@@ -231,7 +237,7 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
     sparse = []
     for epoch in (1, 2, 3):
         found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
-        weights = dict(zip(found.names, found.weights[1].tolist(), strict=True))
+        weights = dict(found.weights.named)
         dense = {name: value for name, value in weights.items() if not name.startswith(SPARSE)}
         assert dense == {name: value for name, value in start_weights.items() if value != 0}
         sparse.append({name: value for name, value in weights.items() if name.startswith(SPARSE)})
@@ -292,25 +298,25 @@ def test_it_begins_with_given_weights_and_keeps_sparse_ones(
 ) -> None:
     seen, learn = [], start.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, *others):  # type: ignore[no-untyped-def]
-        before = weights.copy()
-        result = learn(run, learner, epoch, z, shard, weights, *others)
+    def spy(run, epoch, z, shard, weights, *others):  # type: ignore[no-untyped-def]
+        before = weights.value.copy()
+        result = learn(run, epoch, z, shard, weights, *others)
         names = [run.features.name(slot) for slot in np.flatnonzero(before).tolist()]
-        seen.append((dict(zip(names, before[before != 0].tolist(), strict=True)), result, run.features))
+        after = dict(zip(names, weights.value[np.flatnonzero(before)].tolist(), strict=True))
+        seen.append((dict(zip(names, before[before != 0].tolist(), strict=True)), after))
         return result
 
     monkeypatch.setattr(start, "learn_shard", spy)
     checkpoint(tiny, tmp_path / "run", initial_weights="warm")
-    (before, result, features), *others = seen
+    (before, after), *others = seen
     given = read_weights(tiny.folder / "warm")
     factor = before["LanguageModel"] / given["LanguageModel"]
     assert before == {name: pytest.approx(value * factor) for name, value in given.items()}
     assert f"initial weights multiplied by {factor:.3g}" in log(tmp_path / "run")
-    after = dict(zip(map(features.name, features.find(result.index).tolist()), result.value.tolist(), strict=True))
     sparse = {name: value for name, value in before.items() if name.startswith(SPARSE)}
     assert sparse and sparse == {name: value for name, value in after.items() if name.startswith(SPARSE)}
     assert after["LanguageModel"] != before["LanguageModel"]
-    for later, _, _ in others:
+    for later, _ in others:
         assert sparse == {name: value for name, value in later.items() if name.startswith(SPARSE)}
 
 
@@ -333,10 +339,10 @@ def test_it_begins_with_the_language_models_alone(
     """From weights of 0, whose lists are meaningless, a pass may learn nothing; the weight fits the model's unit."""
     begun, learn = list[dict[str, float]](), start.learn_shard
 
-    def spy(run, learner, epoch, z, shard, weights, state, advance):  # type: ignore[no-untyped-def]
-        dense = run.store.model.dense_features()
-        begun.append({dense[slot]: float(weights[slot]) for slot in np.flatnonzero(weights).tolist()})
-        return learn(run, learner, epoch, z, shard, weights, state, advance)
+    def spy(run, epoch, z, shard, weights, advance):  # type: ignore[no-untyped-def]
+        dense, value = run.store.model.dense_features(), weights.value
+        begun.append({dense[slot]: float(value[slot]) for slot in np.flatnonzero(value).tolist()})
+        return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(start, "learn_shard", spy)
     (tmp_path / "tiny").mkdir()
@@ -473,7 +479,7 @@ def test_selection_drops_none_of_the_sparse_weights_that_are_kept(tiny: Tiny, tm
         learner = {**DEFAULT, "initial_weights": "warm", "tune": "dense", "algorithm": "itersel", "epochs": epoch}
         train(tiny.job(tmp_path / "run", learner=learner, select={"k": 3}), SerialComm(), quiet=True)
         found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
-        weights = dict(zip(found.names, found.weights[1].tolist(), strict=True))
+        weights = dict(found.weights.named)
         kept.append({name: value for name, value in weights.items() if name.startswith("R:")})
         assert len(weights) == len(given) + 3
     assert len(given) > 3 and kept[0].keys() == given and kept[0] == kept[1]
@@ -481,15 +487,15 @@ def test_selection_drops_none_of_the_sparse_weights_that_are_kept(tiny: Tiny, tm
 
 def test_a_dense_weight_that_the_pass_does_not_return_is_0() -> None:
     """Such as one that l1 has clipped; frozen ones and sparse ones stay."""
-    run: Any = SimpleNamespace(
-        dense=lambda _: np.array([1.0, 2.0, 3.0, 4.0]),
-        first_sparse=3,
-        first=FirstWeights(np.zeros(4), np.array([False, True, False, False])),
-        features=SimpleNamespace(find=lambda ids: ids.astype(np.int64)),
-    )
-    state: Any = SimpleNamespace(shared_weights=None)
-    found = start._with_dense(run, state, (np.array([2], dtype=np.uint64), np.array([9.0])))
-    assert found.tolist() == [0.0, 2.0, 9.0, 4.0]
+    features = FeatureTable()
+    features.slots(list("abcd"))
+    first = Weights(features, 3)
+    first.value[1], first.frozen[1] = 2.0, True
+    sparse = SparseWeights(features.ids[3:], np.array([4.0]))
+    dense = SparseWeights(features.ids[2:3], np.array([9.0]), (np.array([0.5]),))
+    joined = start._joined(sparse, dense)
+    assert first.load(joined).value[:4].tolist() == [0.0, 2.0, 9.0, 4.0]
+    assert joined.at(features.ids).state[0].tolist() == [0.0, 0.0, 0.5, 0.0]
 
 
 def test_batch_methods_tune_all_features(cli: Cli, tiny: Tiny, tmp_path: Path) -> None:

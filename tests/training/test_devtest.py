@@ -14,9 +14,9 @@ from support.tiny import DEVTEST, Tiny
 from mpitune.cli.parser import main
 from mpitune.corpus.weights import read_weights
 from mpitune.errors import StopRequested
+from mpitune.learner.weights import SparseWeights
 from mpitune.metrics.sacrebleu import corpus_bleu
 from mpitune.run_folder import run_state
-from mpitune.run_folder.checkpoint import Vector
 from mpitune.run_folder.watch import read_status
 from mpitune.training import dense_start
 from mpitune.training.devtest import WITHOUT_DEVTEST
@@ -134,8 +134,8 @@ def test_a_dense_start_from_sparse_weights_is_the_model_that_was_scored(
     """Initial weights are scaled, also those of sparse features, which the dense start leaves as they are."""
     scored = list[dict[str, float]]()
 
-    def score(run: TrainingRun, weights: Vector, _: str) -> Scores:
-        scored.append(dict(run.model(weights).named))
+    def score(run: TrainingRun, weights: SparseWeights, _: str) -> Scores:
+        scored.append(dict(run.first.publish(weights).named))
         return Scores(102.0 - len(scored), 1.0)  # better than any epoch
 
     monkeypatch.setattr(dense_start, "score_devtest", score)

@@ -3,45 +3,70 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.online_learners import perceptron_learner
 from support.runs import SENTENCES, files_of
 from support.tiny import Tiny
 
 from mpitune.config.spec import LearnerKeys
 from mpitune.decoder.base import KBest
-from mpitune.exchange.mixing import Mixed
-from mpitune.learner.online.evidence import all_supported
+from mpitune.learner.online.evidence import PRIOR, SPARSE_STEP, Evidence, all_supported
 from mpitune.learner.online.perceptron import Perceptron
-from mpitune.learner.online.rates import make_rate
+from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.run_folder.checkpoint import ShardResult, read_checkpoint
 from mpitune.run_folder.layout import checkpoint_path
-from mpitune.training import online_epoch, shard_pass
-from mpitune.training.online_epoch import _stacked, _with_unchanged
+from mpitune.training import online_epoch
+from mpitune.training.online_epoch import _merged, _stacked
 from mpitune.training.state import State
 
 DEFAULT = {"preset": "default", "learning_rate": None, "epochs": 3}
-NOTHING = State(shared_weights=(np.zeros(0, dtype=np.uint64), np.zeros(0)))
+NOTHING = State(shared_weights=SparseWeights())
+
+
+def evidence(state: Sequence[np.ndarray], passes: int) -> Evidence:
+    return Evidence(LearnerKeys().learning_rate, 0, passes, 0.0, 0.0, *state)
+
+
+def state_of(ids: list[int], value: list[float], *state: list[float]) -> State:
+    weights = SparseWeights(np.array(ids, dtype=np.uint64), np.array(value), tuple(np.array(each) for each in state))
+    return State(shared_weights=weights)
 
 
 def test_what_an_epoch_adds_to_what_learners_keep() -> None:
     """Totals less those that the epoch began with; a feature that is new began with 0."""
-    state = State(shared_weights=(np.array([9, 4], dtype=np.uint64), np.ones(2)), learner=(np.array([5.0, 2.0]),))
-    index = np.array([4, 7, 9], dtype=np.uint64)
-    result = ShardResult(1, index, np.ones(3), {}, learner=(np.array([2.5, 3.0, 5.0]),))
+    ids = np.array([4, 7, 9], dtype=np.uint64)
+    result = ShardResult(1, SparseWeights(ids, np.ones(3), (np.array([2.5, 3.0, 5.0]),)), {})
+    state = state_of([9, 4], [1.0, 1.0], [5.0, 2.0])
     assert [added.tolist() for added in _stacked(state, [result], 1).state] == [[0.5, 3.0, 0.0]]
 
 
 def test_features_that_no_shard_has_returned_keep_their_state() -> None:
-    state = State(shared_weights=(np.array([4, 9], dtype=np.uint64), np.zeros(2)), learner=(np.array([2.0, 5.0]),))
-    mixed = Mixed(np.array([7, 9], dtype=np.uint64), np.array([0.5, -1.0]), 2, None, state=(np.array([3.0, 1.0]),))
-    (index, value), learner = _with_unchanged(state, mixed)
-    assert (index.tolist(), value.tolist()) == ([4, 7, 9], [0.0, 0.5, -1.0])
-    assert [array.tolist() for array in learner] == [[2.0, 3.0, 6.0]]
+    mixed = state_of([7, 9], [0.5, -1.0], [3.0, 1.0]).shared_weights
+    run: Any = SimpleNamespace(online=SimpleNamespace(learner=SimpleNamespace(state=("squares",))))
+    found = _merged(run, state_of([4, 9], [0.0, 0.0], [2.0, 5.0]), mixed)
+    assert (found.ids.tolist(), found.value.tolist()) == ([4, 7, 9], [0.0, 0.5, -1.0])
+    assert [array.tolist() for array in found.state] == [[2.0, 3.0, 6.0]]
+
+
+@pytest.mark.parametrize("algorithm", ["itermix", "itersel"])
+def test_dense_weights_and_what_was_not_selected_keep_what_was_mixed(algorithm: str) -> None:
+    """Feature 0 is dense; 1 has no mixed weight, and algorithm 3 selects nothing; 3 has an initial weight."""
+    run: Any = SimpleNamespace(
+        online=perceptron_learner(rate="normalized", order="sentence", learning_rate=0.5).learner,
+        job=SimpleNamespace(learner=SimpleNamespace(algorithm=algorithm)),
+        first=SimpleNamespace(dense_ids=np.array([0], dtype=np.uint64)),
+    )
+    state = state_of([0, 1, 2, 3], [0.0, 0.5, 0.0, 2.0], *[[0.0] * 4] * 4)
+    mixed = state_of([0, 1, 2, 3], [0.3, 0.0, 0.7, 0.2], *[[9.0] * 4] * 4).shared_weights
+    weight = SPARSE_STEP * 0.5 * 9 / (9 + PRIOR)
+    found = _merged(run, state, mixed).value
+    assert found == pytest.approx([0.3, 0.0 if algorithm == "itersel" else 0.5 + weight, weight, 2.0 + weight])
 
 
 @pytest.mark.parametrize("mixing", ["active", "uniform"])
@@ -62,7 +87,8 @@ def test_what_shards_leave_out_changes_nothing(
         tables["select"] = {"k": k}
     tiny.train(tmp_path / "some", **tables)
     with monkeypatch.context() as patch:
-        patch.setattr(shard_pass, "_changed", lambda begun, kept, slots: np.ones(len(slots), dtype=np.bool_))
+        sparse = Weights.sparse
+        patch.setattr(Weights, "sparse", lambda weights, state=(), **_: sparse(weights, state))
         tiny.train(tmp_path / "all", **tables)
     assert files_of(tmp_path / "some") == files_of(tmp_path / "all")
     (first, *some), (also, *every) = sent[:3], sent[3:]
@@ -84,9 +110,8 @@ def test_sparse_weights_follow_from_the_state_of_all_shards(
     bases = []
     for epoch in (1, 2, 3):
         checkpoint = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", epoch))
-        ids, value = checkpoint.start
-        rate = make_rate("normalized", LearnerKeys().learning_rate, checkpoint.learner, passes=epoch)
-        base = value - all_supported(rate, len(ids))
+        ids, value, kept = checkpoint.start
+        base = value - all_supported(evidence(kept, epoch), len(ids))
         selected = value != 0.0
         assert np.count_nonzero(selected) > 10 and (
             selected.all() or algorithm == "itersel" or not base[~selected].any()
@@ -106,15 +131,11 @@ def test_passes_end_with_what_the_gradients_of_all_epochs_support(
     tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     """In shards, too: the same sentences in another epoch are no further evidence, and no mean over the pass counts."""
-    learn, passes = online_epoch.learn_shard, list[tuple[int, int, ShardResult]]()
+    learn, passes = online_epoch.learn_shard, list[tuple[int, SparseWeights]]()
 
-    def spy(run, learner, epoch, *given):  # type: ignore[no-untyped-def]
-        result = learn(run, learner, epoch, *given)
-        of_sparse = run.features.find(result.index) >= run.first_sparse
-        kept = tuple(array[of_sparse] for array in result.learner)
-        passes.append(
-            (epoch, replace(result, index=result.index[of_sparse], value=result.value[of_sparse], learner=kept))
-        )
+    def spy(run, epoch, *given):  # type: ignore[no-untyped-def]
+        result = learn(run, epoch, *given)
+        passes.append((epoch, result.weights.only(~np.isin(result.weights.ids, run.first.dense_ids))))
         return result
 
     monkeypatch.setattr(online_epoch, "learn_shard", spy)
@@ -122,10 +143,11 @@ def test_passes_end_with_what_the_gradients_of_all_epochs_support(
     tiny.train(tmp_path / "run", learner={**DEFAULT, "algorithm": algorithm}, parallel={"shards": shards})
     assert [epoch for epoch, _ in passes] == [epoch for epoch in (1, 2, 3) for _ in range(shards)]
     for epoch, result in passes:
-        rate = make_rate("normalized", LearnerKeys().learning_rate, result.learner, passes=epoch)
         follows = result.value != 0.0
         assert np.count_nonzero(follows) > 10
-        assert result.value[follows] == pytest.approx(all_supported(rate, len(result.value))[follows], rel=1e-12)
+        assert result.value[follows] == pytest.approx(
+            all_supported(evidence(result.state, epoch), len(result.value))[follows], rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.25])
@@ -135,16 +157,16 @@ def test_a_pass_ends_with_the_mean_of_the_weights_after_each_sentence(
     """With l2, each sentence changes all weights."""
     update, after = Perceptron.update, list[np.ndarray]()
 
-    def noted(self: Perceptron, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: Any) -> Any:
+    def noted(self: Perceptron, kbest: KBest, gold: np.ndarray, weights: Weights, random: Any) -> Any:
         counts = update(self, kbest, gold, weights, random)
-        after.append(weights.copy())
+        after.append(weights.value.copy())
         return counts
 
     monkeypatch.setattr(Perceptron, "update", noted)
     learner = {"algorithm": "itermix", "epochs": 1, "averaging": "sentence", "l2": l2}
     tiny.train(tmp_path / "run", learner=learner, parallel={"shards": 1}, features={"templates": []})
     mean = np.mean(after[-SENTENCES:], axis=0)
-    ends = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 1)).start[1]
+    ends = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 1)).start.value
     assert sorted(ends) == pytest.approx(sorted(mean[mean != 0.0]), rel=1e-9) and len(ends) > 3
     assert sorted(ends) != pytest.approx(sorted(after[-1][after[-1] != 0.0]), rel=1e-3)
 
@@ -155,9 +177,9 @@ def test_each_epoch_has_other_shards_or_another_order(
 ) -> None:
     learn, drawn = online_epoch.learn_shard, dict[tuple[int, int], list[int]]()
 
-    def spy(run, learner, epoch, z, shard, *given):  # type: ignore[no-untyped-def]
+    def spy(run, epoch, z, shard, *given):  # type: ignore[no-untyped-def]
         drawn[epoch, z] = shard.tolist()
-        return learn(run, learner, epoch, z, shard, *given)
+        return learn(run, epoch, z, shard, *given)
 
     monkeypatch.setattr(online_epoch, "learn_shard", spy)
     mixes, shards = algorithm.startswith("iter"), 1 if algorithm == "sgd" else 2
@@ -176,7 +198,7 @@ def test_random_numbers_depend_on_seed_epoch_and_sentence(
 ) -> None:
     update, states = Perceptron.update, list[int]()
 
-    def noted(self: Perceptron, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: Any) -> Any:
+    def noted(self: Perceptron, kbest: KBest, gold: np.ndarray, weights: Weights, random: Any) -> Any:
         states.append(random.bit_generator.state["state"]["state"])
         return update(self, kbest, gold, weights, random)
 
@@ -192,7 +214,7 @@ def test_random_numbers_depend_on_seed_epoch_and_sentence(
 def test_vectors_are_held_once() -> None:
     tracemalloc.start()
     results = [
-        ShardResult(z, np.arange(z * 1000, dtype=np.uint64), np.full(z * 1000, z / 4), {"gold": z}, [f"name {z}"])
+        ShardResult(z, SparseWeights(np.arange(z * 1000, dtype=np.uint64), np.full(z * 1000, z / 4)), {"gold": z})
         for z in (0, 3, 50, 7)
     ]
     before = tracemalloc.get_traced_memory()[0]
@@ -205,10 +227,8 @@ def test_vectors_are_held_once() -> None:
         entries = slice(stacked.ptr[row], stacked.ptr[row + 1])
         assert np.array_equal(stacked.index[entries], np.arange(z * 1000, dtype=np.uint64))
         assert stacked.value[entries].tolist() == [z / 4] * (z * 1000)
-    assert [(each.shard, each.statistics["gold"], each.names) for each in results] == [
-        (z, z, [f"name {z}"]) for z in (0, 3, 50, 7)
-    ]
-    assert all(len(each.index) == len(each.value) == 0 for each in results)
+    assert [(each.shard, each.statistics["gold"]) for each in results] == [(z, z) for z in (0, 3, 50, 7)]
+    assert all(len(each.weights.ids) == len(each.weights.value) == 0 for each in results)
 
 
 def test_a_rank_without_shards() -> None:

@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
 from mpitune.jit import at, inlined, kernel
-from mpitune.learner.pool import NBestPool
+from mpitune.learner.pool import NBestPool, chosen
 from mpitune.metrics.sentence_bleu import bleu_plus_one
 from mpitune.portable_math import dot
 
@@ -81,7 +80,6 @@ class TrainingLists:
         ``frozen``: uint64, ids of the features that are not updated.
         """
         self._pools = pools
-        self._first = row_ends([pool.sentences for pool in pools])
         ids = [np.zeros(0, dtype=np.uint64), *(pool.feature_id for pool in pools)]
         self.feature_id = np.unique(np.concatenate(ids))
         """uint64 [features], ascending: all features that occur in any list."""
@@ -96,23 +94,15 @@ class TrainingLists:
             np.zeros(size), np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int32)
         )
 
-    def examples(self, sentences: np.ndarray) -> Examples:
+    def pool(self, sentences: np.ndarray) -> NBestPool:
         """The lists of these training ``sentences`` (int64 [lists], distinct numbers), in this order."""
-        lengths, statistics, widths, feature, value = [], [], [], [], []
-        parts = (np.searchsorted(self._first, sentences, side="right") - 1).tolist()
-        for part, number in zip(parts, (sentences - self._first[parts]).tolist(), strict=True):
-            pool = self._pools[part]
-            start, end = pool.sentence_ptr[number : number + 2].tolist()
-            ptr = pool.feature_ptr[start : end + 1]
-            row = slice(ptr[0], ptr[-1])
-            lengths.append(end - start)
-            statistics.append(pool.statistics[start:end])
-            widths.append(ptr[1:] - ptr[:-1])
-            feature.append(self._number[part].take(pool.feature[row]))
-            value.append(pool.value[row])
-        gold = bleu_plus_one(np.concatenate(statistics))
-        rows = row_ends(np.concatenate(widths))
-        return self._differences(row_ends(lengths), gold, rows, np.concatenate(feature), np.concatenate(value))
+        return chosen(self._pools, sentences, self._number, self.feature_id)
+
+    def examples(self, sentences: np.ndarray) -> Examples:
+        """The examples of these training ``sentences`` (int64 [lists], distinct numbers), in this order."""
+        pool = self.pool(sentences)
+        gold = bleu_plus_one(pool.statistics)
+        return self._differences(pool.sentence_ptr, gold, pool.feature_ptr, pool.feature, pool.value)
 
     def _differences(
         self, list_ptr: np.ndarray, gold: np.ndarray, rows: np.ndarray, feature: np.ndarray, value: np.ndarray

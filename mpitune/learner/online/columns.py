@@ -13,6 +13,7 @@ import numpy as np
 from mpitune.array_files.csr import select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
+from mpitune.learner.weights import Weights
 
 
 class FeatureColumns(NamedTuple):
@@ -53,11 +54,14 @@ def select_entries(kbest: KBest, entries: np.ndarray) -> KBest:
     return KBest(*no_words, kbest.score[entries], ptr, index, value)
 
 
-def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureColumns:
-    """The columns of ``kbest``.
+def columns_of(kbest: KBest, weights: Weights) -> FeatureColumns:
+    """The columns of ``kbest``, without the frozen features of ``weights``.
 
-    ``frozen``: bool [D], by slot. ``place``: int32 [D], all -1 before and after: working space, from slot to column.
+    Raises ValueError if ``kbest`` has features beyond the end of ``weights``.
     """
+    if kbest.feature_index.max(initial=0) >= max(len(weights.value), 1):
+        raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(weights.value)} weights")
+    place = weights.array("place", -1, np.int32)
     values = len(kbest.feature_value)
     width = min(values, len(place))
     columns = FeatureColumns(
@@ -70,7 +74,7 @@ def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureCo
         np.empty(values),
     )
     state = _ColumnState(np.empty(width), np.empty(width), np.empty(width, dtype=np.int64))
-    count = _fill_columns(kbest, frozen, place, state, columns)
+    count = _fill_columns(kbest, weights.frozen, place, state, columns)
     return columns._replace(slot=columns.slot[:count], column_ptr=columns.column_ptr[: count + 1])
 
 
@@ -78,7 +82,10 @@ def columns_of(kbest: KBest, frozen: np.ndarray, place: np.ndarray) -> FeatureCo
 def _fill_columns(
     kbest: KBest, frozen: np.ndarray, place: np.ndarray, state: _ColumnState, columns: FeatureColumns
 ) -> int:
-    """`columns_of`, same shapes: fill ``columns``; returns the number of columns."""
+    """`columns_of`: fill ``columns``; returns the number of columns.
+
+    ``frozen``: bool [D]. ``place``: int32 [D], all -1 before and after: working space, from slot to column.
+    """
     k = len(kbest.score)
     count = 0
     for e in range(kbest.feature_ptr[0], kbest.feature_ptr[k]):

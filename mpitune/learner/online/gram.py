@@ -6,14 +6,13 @@ s += step * (G[a] - G[b]): a pass over the pairs never touches a feature. Sums r
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.learner.online.columns import FeatureColumns, same_row
-from mpitune.learner.online.rates import NORMALIZED, Rate, weight_change
+from mpitune.learner.online.rates import Rate, weight_change
 
 ROUNDING = 1e-9
 """Largest difference of a feature's values, as a share of them, that counts as rounding. A sum over the rules of a
@@ -109,59 +108,8 @@ def batch_update(columns: FeatureColumns, pairs: RankedPairs, scores: np.ndarray
     return updates
 
 
-def update_units(
-    columns: FeatureColumns, pairs: np.ndarray, rate: Rate, first: np.ndarray, weights: np.ndarray
-) -> None:
-    """Add the differences of all ``pairs`` (int32 [pairs, 2]) to the feature units of a normalized ``rate``.
-
-    Each list counts once per feature, with the mean square of its differences that exceed `ROUNDING`. Where the unit
-    of a dense feature grows, the difference of ``weights`` from ``first`` (float64 [D] each; at the start of the pass)
-    is divided by the growth.
-    """
-    width = len(columns.slot)
-    _update_units(columns, pairs, rate, first, weights, np.zeros(width), np.zeros(width), np.zeros(width))
-
-
 @kernel
-def _update_units(
-    columns: FeatureColumns,
-    pairs: np.ndarray,
-    rate: Rate,
-    first: np.ndarray,
-    weights: np.ndarray,
-    difference: np.ndarray,
-    squares: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    """`update_units`, same shapes; ``difference``, ``squares``, ``counts``: float64 [columns], all 0, working space."""
-    for p in range(len(pairs)):
-        for i in range(columns.row_ptr[pairs[p, 0]], columns.row_ptr[pairs[p, 0] + 1]):
-            difference[columns.column[i]] += columns.row_value[i]
-        for i in range(columns.row_ptr[pairs[p, 1]], columns.row_ptr[pairs[p, 1] + 1]):
-            difference[columns.column[i]] -= columns.row_value[i]
-        for side in range(2):
-            row = pairs[p, side]
-            for i in range(columns.row_ptr[row], columns.row_ptr[row + 1]):
-                c = columns.column[i]
-                # A difference to no value at all is the value itself.
-                if abs(difference[c]) > ROUNDING * abs(columns.row_value[i]):
-                    squares[c] += difference[c] * difference[c]
-                    counts[c] += 1.0
-                difference[c] = 0.0
-    for c in range(len(columns.slot)):
-        if counts[c] > 0.0:
-            slot = columns.slot[c]
-            size, lists = rate.sizes[slot], rate.lists[slot]
-            rate.sizes[slot] += squares[c] / counts[c]
-            rate.lists[slot] += 1.0
-            if size > 0.0 and slot < rate.first_sparse:
-                growth = math.sqrt(rate.sizes[slot] / rate.lists[slot] / (size / lists))
-                if growth > 1.0:
-                    weights[slot] = first[slot] + (weights[slot] - first[slot]) / growth
-
-
-@kernel
-def _gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
+def fill_gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.ndarray) -> None:
     """Fill ``gradient`` (float64 [columns], all 0) with X^T ``coefficients`` (float64 [k]).
 
     A gradient whose terms cancel up to `ROUNDING` is set to exactly 0, as is that of a feature with the same value in
@@ -179,32 +127,22 @@ def _gradient(columns: FeatureColumns, coefficients: np.ndarray, gradient: np.nd
 
 
 def apply_gradient(
-    columns: FeatureColumns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray, divisor: float = 1.0
+    columns: FeatureColumns, coefficients: np.ndarray, rate: Rate, step: int, weights: np.ndarray
 ) -> None:
-    """Change ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]) / ``divisor``.
+    """Change ``weights`` (float64 [D]) along the gradient X^T ``coefficients`` (float64 [k]).
 
-    Of sparse features of a normalized rate, it changes the state alone, which their weights follow from (`evidence`).
-    ``step``: number of this step in the pass, from 1 (see `weight_change`). The gradient is divided, and not the
-    coefficients: these would be rounded, and gradients whose terms cancel would not be exactly 0.
+    ``step``: number of this step in the pass, from 1 (see `weight_change`).
     """
-    _apply_gradient(columns, coefficients, rate, step, divisor, np.zeros(len(columns.slot)), weights)
+    _apply_gradient(columns, coefficients, rate, step, np.zeros(len(columns.slot)), weights)
 
 
 @kernel
 def _apply_gradient(
-    columns: FeatureColumns,
-    coefficients: np.ndarray,
-    rate: Rate,
-    step: int,
-    divisor: float,
-    gradient: np.ndarray,
-    weights: np.ndarray,
+    columns: FeatureColumns, coefficients: np.ndarray, rate: Rate, step: int, gradient: np.ndarray, weights: np.ndarray
 ) -> None:
     """`apply_gradient`, same shapes; ``gradient``: float64 [columns], all 0, working space."""
-    _gradient(columns, coefficients, gradient)
+    fill_gradient(columns, coefficients, gradient)
     for c in range(len(columns.slot)):
-        slot = columns.slot[c]
         if gradient[c] != 0.0:
-            change = weight_change(rate, slot, gradient[c] / divisor, step)
-            if rate.kind != NORMALIZED or slot < rate.first_sparse:
-                weights[slot] += change
+            slot = columns.slot[c]
+            weights[slot] += weight_change(rate, slot, gradient[c], step)

@@ -7,22 +7,22 @@ C limits the step size. The cost of a translation is 1 - B. Frozen features coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from mpitune.array_files.csr import row_scores
-from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.decoder.choices import MAX_SIZE
-from mpitune.learner.base import Counts, Exchanged
+from mpitune.learner.base import Counts, OnlineLearner
 from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.online.columns import columns_of, select_entries
 from mpitune.learner.online.gram import apply_gradient
 from mpitune.learner.online.mira_qp import SOLVERS
-from mpitune.learner.online.rates import make_rate
+from mpitune.learner.online.rates import CONSTANT, Rate
+from mpitune.learner.weights import Weights
 from mpitune.schema import choice, internal, number
 
 EntryChoice = Callable[[np.ndarray, np.ndarray], int]
@@ -40,6 +40,9 @@ PREDICTIONS: dict[str, EntryChoice] = {
     "PB": lambda cost, scores: int(np.argmax(scores)),
 }
 """The choices of the prediction: fear, maximal cost, prediction-based (the 1-best); the first is the default."""
+
+ONE = Rate(CONSTANT, 1.0)
+"""The rate: the quadratic program sets the size of the steps."""
 
 
 MAX_BLEU_LIST = 50000
@@ -99,7 +102,7 @@ class MiraOptions(Method):
     """Number of entries among which predictions are chosen; the oracle is chosen from the whole list."""
 
     def make(self, parts: Parts) -> Mira:
-        return Mira(replace(self, kbest=parts.kbest), parts.frozen, parts.new_frozen)
+        return Mira(replace(self, kbest=parts.kbest))
 
     def remedy(self) -> str:
         return "lower learner.mira.c"
@@ -115,27 +118,14 @@ class MiraOptions(Method):
         return self.cost_scale
 
 
-class Mira:
-    """An `mpitune.learner.base.OnlineLearner`."""
+class Mira(OnlineLearner):
+    """Without state from list to list."""
 
-    state_width = 0
-
-    def __init__(self, options: MiraOptions, frozen: np.ndarray, new_frozen: bool = False) -> None:
-        """``frozen``: bool [slots], features that are not updated; ``new_frozen``: nor are slots beyond its end."""
+    def __init__(self, options: MiraOptions) -> None:
         self._options = options
-        self._frozen, self._new_frozen = frozen, new_frozen
-        self._place = np.zeros(0, dtype=np.int32)
-        self._rate = make_rate("constant", 1.0)
 
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
-        """MIRA has no state from list to list."""
-
-    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
+    def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
-        self._frozen = grow_to(self._frozen, len(weights), self._new_frozen)
-        self._place = grow_to(self._place, len(weights), -1)
-        if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
-            raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")
         if kbest.size == 0:
             return Counts(0, 0)
         options = self._options
@@ -147,23 +137,16 @@ class Mira:
         updates = self._learn(select_entries(kbest, entries), gold[oracle] - gold[entries], weights)
         return Counts(len(entries) - 1, updates, oracle, prediction)
 
-    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        """MIRA postpones no update and has no state."""
-        return ()
-
-    def settle(self, exchanged: Exchanged) -> np.ndarray:
-        return exchanged.mixed
-
-    def _learn(self, kbest: KBest, losses: np.ndarray, weights: np.ndarray) -> int:
+    def _learn(self, kbest: KBest, losses: np.ndarray, weights: Weights) -> int:
         """Update so that entry 0 of ``kbest`` scores above the others by ``losses`` (float64 [k]).
 
         Returns the number of constraints that changed the weights.
         """
-        columns = columns_of(kbest, self._frozen, self._place)
+        columns = columns_of(kbest, weights)
         scores = np.empty(kbest.size)
-        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights, scores)
+        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights.value, scores)
         steps = SOLVERS[self._options.variant](columns, losses, scores, self._options.c)
         coefficients = -steps
         coefficients[0] = steps.sum()
-        apply_gradient(columns, coefficients, self._rate, 0, weights)
+        apply_gradient(columns, coefficients, ONE, 0, weights.value)
         return int(np.count_nonzero(steps))

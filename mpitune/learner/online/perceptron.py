@@ -12,25 +12,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpitune.array_files.csr import row_scores
-from mpitune.array_files.grow import grow_to
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
-from mpitune.jit import kernel
-from mpitune.learner.base import Counts, Exchanged
+from mpitune.learner.base import Counts, EvidenceLearner, OnlineLearner
 from mpitune.learner.methods import METHODS, Method, Parts
+from mpitune.learner.online.after_updates import AfterUpdates, Clipping
 from mpitune.learner.online.columns import FeatureColumns, columns_of
-from mpitune.learner.online.evidence import all_supported, base_weights, follow_evidence
-from mpitune.learner.online.gram import (
-    RankedPairs,
-    apply_gradient,
-    batch_update,
-    fill_gram,
-    sequential_update,
+from mpitune.learner.online.evidence import (
+    Evidence,
+    add_gradient,
+    all_supported,
+    base_weights,
+    follow_evidence,
     update_units,
 )
-from mpitune.learner.online.rates import PERSISTENT_STATE, RATES, Rate, grow_rate, make_rate, persistent_state
+from mpitune.learner.online.gram import RankedPairs, apply_gradient, batch_update, fill_gram, sequential_update
+from mpitune.learner.online.rates import ARRAYS, rate_of
 from mpitune.learner.online.sparse_update import Workspace, frozen_scores, shrink_all, sparse_sequential_update
 from mpitune.learner.pair_sampling import SAMPLERS, Sampler, make_sampler
+from mpitune.learner.weights import SparseWeights, Weights
 from mpitune.schema import choice, choices, number
 
 
@@ -50,7 +50,7 @@ class PerceptronOptions(Method):
     margin_by_gold: bool = True
     """Multiply a pair's margin by its difference of gold scores, as in a structured hinge loss with margin rescaling
     (Tsochantaridis et al. 2005)."""
-    rate: str = choice(*RATES)
+    rate: str = choice(*ARRAYS)
     l1: float = number(0.0, 0.0)
     """Strength of cumulative clipping (Tsuruoka et al. 2009): after each list its features, at a shard's end all."""
     l2: float = number(0.0, 0.0)
@@ -60,7 +60,7 @@ class PerceptronOptions(Method):
     """Multiply a pair's d by its difference of gold scores."""
 
     def make(self, parts: Parts) -> Perceptron:
-        return Perceptron(self.sampler(), self, parts.frozen, parts.first_sparse, parts.new_frozen)
+        return (NormalizedPerceptron if self.rate == "normalized" else Perceptron)(self.sampler(), self)
 
     def sampler(self) -> Sampler:
         """The sampler of the pairs that are compared."""
@@ -72,165 +72,117 @@ class PerceptronOptions(Method):
         # Without a margin and from zero weights, the learning rate only scales the weights.
         return "lower learner.learning_rate" if self.margin > 0 else "set learner.margin above 0"
 
-    def follows_state(self) -> bool:
-        return self.rate == "normalized"
+    def after_updates(self) -> list[AfterUpdates]:
+        penalty = self.learning_rate * self.l1
+        return [Clipping(penalty, dense_only=self.rate == "normalized")] if self.l1 > 0 else []
 
 
-class Perceptron:
-    """An `mpitune.learner.base.OnlineLearner`."""
+class Perceptron(OnlineLearner):
+    """The weights change by steps; l1 is not its own (`Clipping`)."""
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        options: PerceptronOptions,
-        frozen: np.ndarray,
-        first_sparse: int = 0,
-        new_frozen: bool = False,
-    ) -> None:
-        """``frozen``: bool [slots], features that are not updated; ``new_frozen``: nor are slots beyond its end.
+    def __init__(self, sampler: Sampler, options: PerceptronOptions) -> None:
+        self._sampler, self._options = sampler, options
+        # That of AdaDelta begins anew with each pass.
+        self.state = () if options.rate == "adadelta" else ARRAYS[options.rate]
+        self.changes_all = options.l2 > 0
 
-        ``first_sparse``: first slot of the sparse features. Raises UsageError if rate and order cannot be combined.
-        """
-        if options.rate == "normalized" and options.order != "sentence":
-            found = f'"normalized" with learner.order = "{options.order}"'
-            raise UsageError(f'learner.rate: found {found}, expected learner.order = "sentence" with it')
-        self._sampler = sampler
-        self._options = options
-        self._by_evidence = options.rate == "normalized"
-        self._frozen, self._new_frozen = frozen, new_frozen
-        self._first_sparse = first_sparse
-        self.state_width = len(PERSISTENT_STATE[options.rate])
-
-    def start_shard(self, weights: np.ndarray, state: Sequence[np.ndarray] = (), passes: int = 0) -> None:
-        """Raises ValueError if there are fewer ``weights`` than slots known before."""
-        if len(weights) < len(self._frozen):
-            raise ValueError(f"{len(weights)} weights, but {len(self._frozen)} slots")
-        self._passes = passes
-        self._rate = self._rate_of([array.copy() for array in state], passes)
+    def start_shard(self, weights: Weights, passes: int = 0) -> None:
+        """See `OnlineLearner`."""
         self._steps = 0
-        self._place = np.zeros(0, dtype=np.int32)
-        self._due = 0.0
-        self._paid = np.zeros(0)
-        self._base = np.zeros(0)
-        self._grow(len(weights))
-        if self._by_evidence:
-            # What this pass does not change: of dense features the first weights, which the changes are measured from;
-            # of sparse ones what does not follow from gradients.
-            sparse = np.arange(len(weights)) >= self._first_sparse
-            self._base = np.where(sparse, base_weights(self._rate, weights), weights)
 
-    def _rate_of(self, state: Sequence[np.ndarray], passes: int) -> Rate:
-        options = self._options
-        return make_rate(
-            options.rate,
-            options.learning_rate,
-            state,
-            first_sparse=self._first_sparse,
-            passes=passes,
-            l1=options.l1,
-            l2=options.l2,
-        )
-
-    def _grow(self, size: int) -> None:
-        """Grow all arrays indexed by slot to ``size``; a new feature has the state of one that has never fired."""
-        self._frozen = grow_to(self._frozen, size, self._new_frozen)
-        self._place = grow_to(self._place, size, -1)
-        self._rate = grow_rate(self._rate, size)
-        if self._by_evidence:
-            self._base = grow_to(self._base, size, 0.0)
-        if self._options.l1 > 0:
-            self._paid = grow_to(self._paid, size, 0.0)
-
-    def update(self, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: np.random.Generator) -> Counts:
+    def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
-        if len(weights) > len(self._place):
-            self._grow(len(weights))
-        if len(kbest.feature_index) and kbest.feature_index.max() >= len(self._place):
-            raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(self._place)} weights")
-        pairs = self._sampler(gold, kbest.score, random)
-        columns = columns_of(kbest, self._frozen, self._place)
-        updates = self._learn(kbest, columns, pairs, gold, weights) if len(pairs) else 0
-        if self._options.l1 > 0:
-            self._due += self._options.learning_rate * self._options.l1
-            _clip(columns.slot[columns.slot < self._end_of_steps], self._due, self._paid, weights)
-        return Counts(len(pairs), updates)
-
-    def end_shard(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-        if self._options.l1 > 0:
-            free = np.flatnonzero(~self._frozen[: self._end_of_steps]).astype(np.int32)
-            _clip(free, self._due, self._paid, weights)
-        state = persistent_state(self._rate, self._options.rate)
-        if self._by_evidence:
-            # Now that the pass is over, it counts among those that share the evidence.
-            follows = (np.arange(len(weights)) >= self._first_sparse) & (weights != 0.0)
-            supported = all_supported(self._rate._replace(passes=float(self._passes + 1)), len(weights))
-            weights[:] = np.where(follows, self._base + supported, weights)
-        return state
-
-    def settle(self, exchanged: Exchanged) -> np.ndarray:
-        if not self._by_evidence:
-            return exchanged.mixed
-        base = base_weights(self._rate_of(exchanged.before, exchanged.passes - 1), exchanged.start)
-        supported = all_supported(self._rate_of(exchanged.after, exchanged.passes), len(base))
-        return np.where(exchanged.follows, base + supported, exchanged.mixed)
-
-    @property
-    def _end_of_steps(self) -> int:
-        """The end of the slots whose weights change by steps."""
-        return self._first_sparse if self._by_evidence else len(self._frozen)
-
-    def _learn(
-        self, kbest: KBest, columns: FeatureColumns, pairs: np.ndarray, gold: np.ndarray, weights: np.ndarray
-    ) -> int:
-        """Update ``weights`` by ``pairs`` (int32 [pairs, 2]); returns the number of pairs that needed an update."""
         options = self._options
+        pairs, columns = self._sampler(gold, kbest.score, random), columns_of(kbest, weights)
+        if not len(pairs):
+            return Counts(0, 0)
         difference = gold[pairs[:, 0]] - gold[pairs[:, 1]]
         scale = difference if options.scale_by_gold else np.ones(len(pairs))
         margin = options.margin * (difference if options.margin_by_gold else np.ones(len(pairs)))
-        ranked = RankedPairs(pairs, scale, margin)
         decay = 2 * options.l2 * options.learning_rate / len(pairs)
+        updates = self._learn(kbest, columns, RankedPairs(pairs, scale, margin), decay, weights)
+        return Counts(len(pairs), int(updates))
+
+    def _learn(self, kbest: KBest, columns: FeatureColumns, pairs: RankedPairs, decay: float, weights: Weights) -> int:
+        """Update ``weights`` by ``pairs``; returns the number of pairs that needed an update.
+
+        ``decay``: the share of each weight that l2 takes with each of them.
+        """
+        options, value, frozen = self._options, weights.value, weights.frozen
+        rate, scores = rate_of(options.rate, options.learning_rate, weights), np.empty(kbest.size)
         if options.order == "sequential" and (options.rate != "constant" or options.l2 > 0):
-            workspace = Workspace(np.empty(len(columns.slot)), np.zeros(len(columns.slot)), np.empty(kbest.size))
-            frozen_scores(kbest, self._frozen, weights, workspace.frozen_score)
-            updates = sparse_sequential_update(
-                columns, ranked, self._rate, self._steps, 1 - decay, self._frozen, workspace, weights
-            )
+            workspace = Workspace(np.empty(len(columns.slot)), np.zeros(len(columns.slot)), scores)
+            frozen_scores(kbest, frozen, value, workspace.frozen_score)
+            updates = sparse_sequential_update(columns, pairs, rate, self._steps, 1 - decay, frozen, workspace, value)
             self._steps += updates
-            return int(updates)
-        scores, coefficients = np.empty(kbest.size), np.zeros(kbest.size)
-        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights, scores)
+            return updates
+        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, value, scores)
+        coefficients = np.zeros(kbest.size)
         if options.order == "sequential":
             gram = np.empty((kbest.size, kbest.size))
             fill_gram(columns, gram)
-            updates = sequential_update(columns, gram, ranked, options.learning_rate, scores, coefficients)
+            updates = sequential_update(columns, gram, pairs, options.learning_rate, scores, coefficients)
         else:
-            updates = batch_update(columns, ranked, scores, coefficients)
-            if self._by_evidence:
-                update_units(columns, pairs, self._rate, self._base, weights)
+            updates = batch_update(columns, pairs, scores, coefficients)
         if updates:
             if decay:
-                end = self._end_of_steps
-                shrink_all(weights[:end], self._frozen[:end], 1 - updates * decay)
+                shrink_all(value, frozen, 1 - updates * decay)
             self._steps += 1
-            divisor = float(updates) if self._by_evidence else 1.0
-            apply_gradient(columns, coefficients, self._rate, self._steps, weights, divisor)
-        if self._by_evidence:
-            follow_evidence(columns, self._rate, self._base, weights)
-        return int(updates)
+            apply_gradient(columns, coefficients, rate, self._steps, value)
+        return updates
 
 
-@kernel
-def _clip(slots: np.ndarray, due: float, paid: np.ndarray, weights: np.ndarray) -> None:
-    """Apply the outstanding l1 penalty to the weights, not past 0 (Tsuruoka et al. 2009, figure 2).
+class NormalizedPerceptron(Perceptron, EvidenceLearner):
+    """The weights of dense features change by steps, those of sparse ones follow from the state (`evidence`).
 
-    ``slots``: int32 [n], the weights to clip; ``due``: the penalty that the shard has accumulated so far (u); ``paid``:
-    float64 [D], the signed penalty that each weight has received so far (q); ``weights``: float64 [D].
+    A list counts as a whole (``order = "sentence"``); its gradient is the mean over the pairs that need an update.
     """
-    for i in range(len(slots)):
-        slot = slots[i]
-        before = weights[slot]
-        if before > 0.0:
-            weights[slot] = max(0.0, before - (due + paid[slot]))
-        elif before < 0.0:
-            weights[slot] = min(0.0, before + (due - paid[slot]))
-        paid[slot] += weights[slot] - before
+
+    def __init__(self, sampler: Sampler, options: PerceptronOptions) -> None:
+        """Raises UsageError if ``options.order`` is another one."""
+        if options.order != "sentence":
+            found = f'"normalized" with learner.order = "{options.order}"'
+            raise UsageError(f'learner.rate: found {found}, expected learner.order = "sentence" with it')
+        super().__init__(sampler, options)
+
+    def start_shard(self, weights: Weights, passes: int = 0) -> None:
+        """See `OnlineLearner`."""
+        self._passes = passes
+        # What this pass does not change: of dense features the first weights, which the changes are measured from; of
+        # sparse ones what does not follow from gradients.
+        weights.array("base")[:] = base_weights(self._evidence(weights), weights.value)
+        weights.array("base")[: weights.first_sparse] = weights.value[: weights.first_sparse]
+
+    def end_shard(self, weights: Weights) -> None:
+        """Now that the pass is over, it counts among those that share the evidence."""
+        supported = all_supported(self._evidence(weights, 1), len(weights.value))
+        follows = weights.value != 0.0
+        follows[: weights.first_sparse] = False
+        weights.value[follows] = weights.array("base")[follows] + supported[follows]
+
+    def merge(self, start: SparseWeights, mixed: SparseWeights, passes: int) -> np.ndarray:
+        """See `EvidenceLearner`."""
+        base = base_weights(self._of(start.state, passes - 1), start.value)
+        merged: np.ndarray = base + all_supported(self._of(mixed.state, passes), len(base))
+        return merged
+
+    def _evidence(self, weights: Weights, more: int = 0) -> Evidence:
+        """The evidence in ``weights``, as long as these do not grow; ``more``: passes than before this one."""
+        return self._of([weights.array(name) for name in self.state], self._passes + more, weights.first_sparse)
+
+    def _of(self, state: Sequence[np.ndarray], passes: int, first_sparse: int = 0) -> Evidence:
+        options = self._options
+        return Evidence(options.learning_rate, first_sparse, float(max(passes, 1)), options.l1, options.l2, *state)
+
+    def _learn(self, kbest: KBest, columns: FeatureColumns, pairs: RankedPairs, decay: float, weights: Weights) -> int:
+        value, base, dense = weights.value, weights.array("base"), slice(weights.first_sparse)
+        evidence, scores, coefficients = self._evidence(weights), np.empty(kbest.size), np.zeros(kbest.size)
+        row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, value, scores)
+        updates = batch_update(columns, pairs, scores, coefficients)
+        update_units(columns, pairs.entries, evidence, base, value)
+        if updates:
+            if decay:
+                shrink_all(value[dense], weights.frozen[dense], 1 - updates * decay)
+            add_gradient(columns, coefficients, float(updates), evidence, value)
+        follow_evidence(columns, evidence, base, value)
+        return updates

@@ -14,16 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
 from mpitune.config.spec import Job
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import Sentence
-from mpitune.learner.base import BatchLearner, ChainLearner, Reply, ShardObjective
+from mpitune.learner.base import BatchLearner, Reply, ShardObjective
 from mpitune.learner.local.examples import Examples, TrainingLists, Update
 from mpitune.learner.pool import NBestPool, empty, merged, pool_of
+from mpitune.learner.weights import Weights
 from mpitune.metrics.tuning_metric import Metric
 from mpitune.store.store import Corpus
 from mpitune.training import factory
+from mpitune.training.batch_epoch import feature_space, objective
 from mpitune.training.scheduler import draw_shards
 from mpitune.training.session import TrainingRun
 
@@ -91,11 +92,13 @@ def updated(
     found = learned(training.lists, sentences)
     if rounds == 1:
         return found
-    run, pool = training.run, _select(training.pools, sentences)
+    run, pool = training.run, training.lists.pool(sentences)
+    occurring, feature = np.unique(pool.feature, return_inverse=True)
+    pool = pool._replace(feature=feature.astype(np.int32), feature_id=pool.feature_id[occurring])
     sources = _tuned(run, sentences)
     for _ in range(rounds - 1):
-        weights = run.grow_to_features(run.first.weights.copy())
-        weights[run.features.find(found.ids)] += found.update.change
+        weights = run.first.copy()
+        weights.value[run.features.find(found.ids)] += found.update.change
         pool = merged(pool, _decoded(run, run.metric, sources, weights))
         found = learned(training.lists_of([pool]), np.arange(len(sources)))
     return found
@@ -114,68 +117,36 @@ def retrained(run: TrainingRun, job: Job, sentences: np.ndarray) -> Learned:
     both += _tuned(run, sentences)
     [order] = draw_shards(len(both), 1, job.run.seed, 0)
     sources = [both[i] for i in order.tolist()]
-    metric, frozen = factory.metric(job, words), run.first.frozen
-    tuner = factory.learner(job, metric, frozen, run.features, run.first_sparse, "all", run.store.scoring)
+    metric = factory.metric(job, words)
+    tuner = factory.learner(job, metric, run.store.scoring)
     assert isinstance(tuner, BatchLearner)  # checked by config.checks.check_retraining
-    chained = tuner.chained if isinstance(tuner, ChainLearner) else np.zeros(0, dtype=np.uint64)
-    pool, weights = empty(len(sources), metric.width), run.first.weights.copy()
+    pool, weights = empty(len(sources), metric.width), run.first.copy()
     for epoch in range(1, job.learner.epochs + 1):
-        weights = run.grow_to_features(weights)
         pool = merged(pool, _decoded(run, metric, sources, weights))
-        weights = run.grow_to_features(weights)
-        weighted = np.union1d(np.flatnonzero(weights), np.flatnonzero(frozen))
-        ids = np.unique(np.concatenate([pool.feature_id, chained, run.features.ids[weighted]]))
-        if isinstance(tuner, ChainLearner):
-            tuner.set_feature_order(ids)
-        slots = run.features.find(ids)
-        free = ~np.isin(slots, np.flatnonzero(frozen))
-        place, seed = np.searchsorted(ids, pool.feature_id), job.run.seed
-        objective = tuner.shard_objective(pool, place, partial(_random, seed, epoch, order))
-        random = np.random.default_rng([seed, epoch])
-        tuned = tuner.optimise(weights[slots], free, partial(_evaluate, objective), random)
-        weights[slots] = tuned.weights
-    change = weights.copy()
-    change[: len(run.first.weights)] -= run.first.weights
+        weights.grow()
+        space = feature_space(tuner, weights, pool.feature_id)
+        part = objective(tuner, space, pool, None, [job.run.seed, epoch], order)
+        random = np.random.default_rng([job.run.seed, epoch])
+        tuned = tuner.optimise(space.weights, space.free, partial(_evaluate, part), random)
+        weights.value[run.features.find(space.ids)] = tuned.weights
+    change = weights.value.copy()
+    change[: len(run.first.value)] -= run.first.value
     moved = np.flatnonzero(change)
     return Learned(run.features.ids[moved], Update(change[moved], tuned.objective, tuned.steps, None))
 
 
-def _evaluate(objective: ShardObjective, point: np.ndarray) -> Iterator[Reply]:
-    return iter([objective.evaluate(point)])
-
-
-def _random(seed: int, epoch: int, order: np.ndarray, place: int) -> np.random.Generator:
-    return np.random.default_rng([seed, epoch, int(order[place])])
+def _evaluate(part: ShardObjective, point: np.ndarray) -> Iterator[Reply]:
+    return iter([part.evaluate(point)])
 
 
 def _tuned(run: TrainingRun, sentences: np.ndarray) -> list[Source]:
     return [(run.store.tuned_sentence(i), run.corpus.references(i)) for i in sentences.tolist()]
 
 
-def _decoded(run: TrainingRun, metric: Metric, sources: Sequence[Source], weights: np.ndarray) -> NBestPool:
-    """The lists of ``sources`` under ``weights`` (float64, by slot)."""
+def _decoded(run: TrainingRun, metric: Metric, sources: Sequence[Source], weights: Weights) -> NBestPool:
+    """The lists of ``sources`` under ``weights``."""
     lists = []
     for sentence, references in sources:
-        kbest = run.decoder.decode(sentence, weights, run.kbest)
+        kbest = run.decoder.decode(sentence, weights.value, run.kbest)
         lists.append((kbest, metric.statistics(kbest, references)))
     return pool_of(lists, run.features.ids, metric.width)
-
-
-def _select(pools: Sequence[NBestPool], sentences: np.ndarray) -> NBestPool:
-    """The lists of these ``sentences`` (int64 [k]), numbered from the first of the first pool."""
-    first = row_ends([pool.sentences for pool in pools])
-    parts = (np.searchsorted(first, sentences, side="right") - 1).tolist()
-    chosen = [(pools[part], number) for part, number in zip(parts, (sentences - first[parts]).tolist(), strict=True)]
-    entries = [(pool, slice(*pool.sentence_ptr[number : number + 2].tolist())) for pool, number in chosen]
-    rows = [slice(*pool.feature_ptr[[here.start, here.stop]].tolist()) for pool, here in entries]
-    ids = [pool.feature_id[pool.feature[row]] for (pool, _), row in zip(entries, rows, strict=True)]
-    feature_id, feature = np.unique(np.concatenate(ids), return_inverse=True)
-    return NBestPool(
-        row_ends([here.stop - here.start for _, here in entries]),
-        np.concatenate([pool.statistics[here] for pool, here in entries]),
-        np.concatenate([pool.fingerprint[here] for pool, here in entries]),
-        row_ends(np.concatenate([np.diff(pool.feature_ptr[here.start : here.stop + 1]) for pool, here in entries])),
-        feature.astype(np.int32),
-        np.concatenate([pool.value[row] for (pool, _), row in zip(entries, rows, strict=True)]),
-        feature_id,
-    )

@@ -65,8 +65,8 @@ def training_data(job: Job, comm: Comm, given: InitialModel) -> TrainingData:
     ids, first = run.features.ids, run.first
     lists_of = partial(
         TrainingLists,
-        index=ids[: len(first.weights)],
-        value=first.weights,
+        index=ids[: len(first.value)],
+        value=first.value,
         frozen=ids[np.flatnonzero(first.frozen)],
         hope=wanted.method == "mbuu" and wanted.oracle == "M-C",
     )
@@ -99,12 +99,9 @@ def _decode(run: TrainingRun, folder: Path, made_from: Mapping[str, Any], shards
     def kept(z: int) -> ShardLists | None:
         return read_lists(folder, _EPOCH, made_from, z, forests=False)
 
-    def make(z: int, advance: Callable[[float], None]) -> ShardLists | None:
-        decoded = decode_shard(run, _EPOCH, z, shards[z], run.first.weights, advance, _check_finite, forests=False)
-        if decoded is None:
-            return None
-        pool, _, statistics, names = decoded
-        lists = ShardLists(z, pool, statistics.sums, names, statistics.bleu, statistics.choices)
+    def make(z: int, advance: Callable[[float], None]) -> ShardLists:
+        weights = run.first.copy()
+        lists = decode_shard(run, _EPOCH, z, shards[z], weights, advance, _check_finite, forests=False)
         write_lists(folder, _EPOCH, made_from, lists)
         # Mapped from its file, where it takes no memory of ours.
         return replace(lists, pool=open_lists(folder, _EPOCH, z))

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.grow import grow_to
 from mpitune.corpus.retrieval import Neighbours
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.kbest_formats import text
+from mpitune.learner.weights import Weights
 from mpitune.run_folder.model_weights import largest
 from mpitune.training.local.learning import Learn, Learned, TrainingData
 
@@ -59,9 +59,8 @@ class Translator:
         """``decoder``: of the sentences to translate; ``weights``: the global weights."""
         self._training, self._learn, self._decoder = training, learn, decoder
         decoder.features.slots(sorted({*training.names, *weights}))
-        slots = decoder.features.slots(list(weights))
-        self._weights = np.zeros(len(decoder.features))
-        self._weights[slots] = list(weights.values())
+        self._weights = Weights(decoder.features)
+        self._weights.value[decoder.features.slots(list(weights))] = list(weights.values())
 
     def translate(self, sentence: Sentence, nearest: Neighbours) -> Translated:
         """Translate ``sentence`` with weights learned from the training sentences ``nearest`` to it."""
@@ -78,12 +77,12 @@ class Translator:
         if (slots < 0).any():
             features.slots([learned.name(slot) for slot in learned.find(ids[slots < 0]).tolist()])
             slots = features.find(ids)
-        self._weights = grow_to(self._weights, len(features))
+        self._weights.grow()
         return slots
 
     def _decode(self, sentence: Sentence, slots: np.ndarray, change: np.ndarray) -> np.ndarray:
         """int32: the best translation under the global weights plus ``change`` in ``slots``."""
-        weights = self._weights
+        weights = self._weights.value
         # In place: there may be millions of other weights.
         before = weights[slots]
         weights[slots] += change

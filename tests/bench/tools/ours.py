@@ -16,6 +16,7 @@ from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron, PerceptronOptions
 from mpitune.learner.pair_sampling import make_sampler
+from mpitune.learner.weights import Weights
 from mpitune.metrics import bleu
 from mpitune.metrics.sentence_bleu import make_sentence_metric
 from mpitune.store.build import build_store
@@ -163,7 +164,8 @@ class Ours:
 
 def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> Callable[[int], Counts]:
     """Make a function that learns from the sentence of a given number as `mpitune train` does, from ``weights``."""
-    sampler, frozen = make_sampler("multipartite", SHARE, False), np.zeros(len(weights), dtype=np.bool_)
+    sampler, loaded = make_sampler("multipartite", SHARE, False), Weights(decoder.features)
+    loaded.value[: len(weights)] = weights
     options = PerceptronOptions(
         learning_rate=LEARNING_RATE,
         margin=0.0,
@@ -174,18 +176,16 @@ def learning(decoder: EmbeddedDecoder, weights: np.ndarray, corpus: Corpus) -> C
         l2=0.0,
         scale_by_gold=False,
     )
-    learner, gold = Perceptron(sampler, options, frozen), make_sentence_metric(GOLD)
-    learner.start_shard(weights)
+    learner, gold = Perceptron(sampler, options), make_sentence_metric(GOLD)
+    learner.start_shard(loaded)
     gold.start_shard()
 
     def learn(i: int) -> Counts:
-        nonlocal weights
         sentence = corpus.sentence(i)
-        kbest = decoder.decode(sentence, weights, K)
-        if (new := len(decoder.features) - len(weights)) > 0:
-            weights = np.concatenate([weights, np.zeros(new)])
+        kbest = decoder.decode(sentence, loaded.value, K)
+        loaded.grow()
         counted = bleu.statistics(kbest, corpus.references(i))
-        counts = learner.update(kbest, gold.score(counted, len(sentence.words)), weights, np.random.default_rng(i))
+        counts = learner.update(kbest, gold.score(counted, len(sentence.words)), loaded, np.random.default_rng(i))
         gold.update_context(counted, len(sentence.words))
         return counts
 

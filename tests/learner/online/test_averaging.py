@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from support import naive
-from support.learner_options import perceptron_options, sampler
-from support.online_learners import SIZE, mira_learner, perceptron_learner, random_list
-
-from mpitune.learner.base import OnlineLearner
-from mpitune.learner.online.averaging import Averaging
-from mpitune.learner.online.perceptron import Perceptron
+from support.online_learners import SIZE, OnArrays, averaged, mira_learner, perceptron_learner, random_list
 
 pytestmark = pytest.mark.kernel
 
@@ -28,10 +22,8 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def plain(options: dict[str, Any], size: int) -> Perceptron:
-    frozen = np.zeros(size, dtype=bool)
-    frozen[[slot for slot in FROZEN if slot < size]] = True
-    return Perceptron(sampler("multipartite"), perceptron_options(learning_rate=0.05, **options), frozen, 12)
+def plain(options: dict[str, Any], size: int) -> OnArrays:
+    return perceptron_learner(FROZEN, first_sparse=12, size=size, learning_rate=0.05, **options)
 
 
 @pytest.mark.parametrize("passes", [1, 2])
@@ -50,7 +42,7 @@ def test_a_pass_ends_with_the_mean_of_the_weights_after_each_list(
         lists.append((size, naive.kbest_of([[1]] * k, rows), random.integers(0, 12, k) / 16))
     start = random.normal(size=sizes[0])
     inner, ours, theirs = plain(options, sizes[0]), start.copy(), start.copy()
-    averages, twin = Averaging(plain(options, sizes[0]), changes_all="l2" in options), inner
+    averages, twin = averaged(plain(options, sizes[0]), changes_all="l2" in options), inner
     state: tuple[np.ndarray, ...] = ()
     for earlier in range(0, 3 * passes, 3):
         averages.start_shard(ours, state, earlier)
@@ -62,7 +54,7 @@ def test_a_pass_ends_with_the_mean_of_the_weights_after_each_list(
             assert (ours == theirs).all(), "inside a pass they are not averaged"
             after.append(theirs.copy())
         state, expected = averages.end_shard(ours), twin.end_shard(theirs)
-        assert averages.state_width == len(state) == len(expected)
+        assert len(state) == len(expected)
         assert all((a == b).all() for a, b in zip(state, expected, strict=True))
         # What the end of the pass does is done to the weights of the last list.
         after[-1] = theirs.copy()
@@ -76,7 +68,7 @@ def test_a_pass_ends_with_the_mean_of_the_weights_after_each_list(
 def test_other_learners_are_averaged_too() -> None:
     random = np.random.default_rng(32)
     lists = [random_list(random, k) for k in (12, 9, 15, 2)]
-    learners: Sequence[OnlineLearner] = Averaging(mira_learner(c=0.1)), mira_learner(c=0.1)
+    learners = averaged(mira_learner(c=0.1)), mira_learner(c=0.1)
     weights, after = [np.zeros(SIZE), np.zeros(SIZE)], []
     for each, w in zip(learners, weights, strict=True):
         each.start_shard(w)
@@ -89,7 +81,7 @@ def test_other_learners_are_averaged_too() -> None:
 
 
 def test_a_pass_over_nothing_changes_nothing() -> None:
-    averages, weights = Averaging(perceptron_learner()), np.arange(float(SIZE))
+    averages, weights = averaged(perceptron_learner()), np.arange(float(SIZE))
     averages.start_shard(weights)
     averages.end_shard(weights)
     assert weights.tolist() == list(range(SIZE))

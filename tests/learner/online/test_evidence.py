@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support import naive
-from support.online_learners import SIZE, perceptron_learner, random_list
+from support.online_learners import SIZE, OnArrays, averaged, perceptron_learner, random_list
 
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Exchanged
-from mpitune.learner.online.averaging import Averaging
+from mpitune.learner.base import EvidenceLearner
 from mpitune.learner.online.evidence import PRIOR, SPARSE_STEP
-from mpitune.learner.online.perceptron import Perceptron
+from mpitune.learner.weights import SparseWeights
 
 pytestmark = pytest.mark.kernel
 
@@ -24,7 +23,7 @@ State = tuple[np.ndarray, ...]
 NONE = (np.zeros(SIZE),) * 4
 
 
-def learner(**options: Any) -> Perceptron:
+def learner(**options: Any) -> OnArrays:
     """No pair ever reaches its margin: gradients do not depend on the weights."""
     return perceptron_learner(rate="normalized", order="sentence", learning_rate=RATE, margin=99.0, **options)
 
@@ -74,8 +73,9 @@ def settle(
     mixed: np.ndarray, start: np.ndarray, before: State, after: State, passes: int, **options: Any
 ) -> np.ndarray:
     """All features are sparse and selected."""
-    follows = np.ones(len(mixed), bool)
-    return learner(**options).settle(Exchanged(mixed, follows, start, before, after, passes))
+    perceptron, ids = learner(**options).learner.learner, np.arange(len(mixed), dtype=np.uint64)
+    assert isinstance(perceptron, EvidenceLearner)
+    return perceptron.merge(SparseWeights(ids, start, before), SparseWeights(ids, mixed, after), passes)
 
 
 def test_the_order_of_the_lists_does_not_matter() -> None:
@@ -115,17 +115,6 @@ def test_a_sum_of_gradients_counts_where_the_weights_of_shards_are_0() -> None:
     before = tuple(np.array([value]) for value in (1.0, -1.0, 1.0, 1.0))
     after = tuple(np.array([value]) for value in (3.0, 1.0, 3.0, 3.0))
     assert settle(np.zeros(1), np.zeros(1), before, after, 1) == pytest.approx([weight(1 / 3, 3)])
-
-
-def test_dense_weights_and_what_was_not_selected_keep_what_was_mixed() -> None:
-    after = tuple(np.full(4, value) for value in (9.0, 9.0, 9.0, 9.0))
-    mixed, start, dense = np.array([0.3, 0.0, 0.7, 0.2]), np.array([0.0, 0.5, 0.0, 2.0]), np.arange(4) == 0
-    follows = ~dense & (mixed != 0.0)
-    settled = learner().settle(Exchanged(mixed, follows, start, (np.zeros(4),) * 4, after, 1))
-    assert settled == pytest.approx([0.3, 0.0, weight(1.0, 9), 2.0 + weight(1.0, 9)])
-    adagrad = perceptron_learner(rate="adagrad")
-    plain = adagrad.settle(Exchanged(mixed, follows, start, (np.zeros(4),), after[:1], 1))
-    assert plain.tolist() == mixed.tolist()
 
 
 def test_initial_weights_stay_below_what_is_learned() -> None:
@@ -176,12 +165,12 @@ def test_averages_leave_them_as_they_are() -> None:
     random = np.random.default_rng(42)
     lists = [random_list(random, k) for k in (12, 9, 15, 2, 14)]
     ends = []
-    for each in (learner(first_sparse=12), Averaging(learner(first_sparse=12), end=12)):
+    for each in (learner(first_sparse=12), averaged(learner(first_sparse=12), dense_only=True)):
         weights = np.zeros(SIZE)
         each.start_shard(weights)
         for kbest, gold in lists:
             each.update(kbest, gold, weights, random)
         each.end_shard(weights)
         ends.append(weights)
-    plain, averaged = ends
-    assert plain[12:].any() and (plain[12:] == averaged[12:]).all() and (plain[:12] != averaged[:12]).any()
+    plain, mean = ends
+    assert plain[12:].any() and (plain[12:] == mean[12:]).all() and (plain[:12] != mean[:12]).any()

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from support import naive
-from support.learner_options import mira_options
 from support.online_learners import SIZE, mira_learner, random_list
 
 from mpitune.decoder.base import KBest
-from mpitune.learner.online.mira import ORACLES, PREDICTIONS, Mira
+from mpitune.learner.online.mira import ORACLES, PREDICTIONS
 from mpitune.learner.online.mira_qp import VIOLATION
 
 pytestmark = pytest.mark.kernel
@@ -237,7 +236,7 @@ def test_lists_of_none_and_one(variant: str) -> None:
 @VARIANTS
 def test_features_met_late_learn_as_if_always_known(variant: str) -> None:
     random = np.random.default_rng(26)
-    known, late = mira_learner([1], variant=variant), Mira(mira_options(variant=variant), np.array([False, True]))
+    known, late = mira_learner([1], variant=variant), mira_learner([1], size=2, variant=variant)
     all_known, growing = np.zeros(SIZE), np.zeros(10)
     known.start_shard(all_known)
     late.start_shard(growing)

@@ -6,17 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 from support import naive
-from support.learner_options import perceptron_options, sampler
-from support.online_learners import SIZE, perceptron_learner, random_list
+from support.online_learners import SIZE, averaged, perceptron_learner, random_list
 
+from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest
 from mpitune.errors import UsageError
-from mpitune.learner.base import OnlineLearner
-from mpitune.learner.online.averaging import Averaging
 from mpitune.learner.online.columns import columns_of
 from mpitune.learner.online.evidence import PRIOR, SPARSE_STEP
 from mpitune.learner.online.gram import fill_gram
-from mpitune.learner.online.perceptron import Perceptron
+from mpitune.learner.weights import Weights
 
 pytestmark = pytest.mark.kernel
 
@@ -117,7 +115,7 @@ def test_the_normalized_rate_is_that_of_the_definition(options: dict[str, Any]) 
             state = perceptron.end_shard(ours)
             twin.end_shard(theirs)
             assert ours == pytest.approx(theirs, abs=1e-9, rel=1e-9)
-            assert len(state) == perceptron.state_width == 4
+            assert len(state) == 4
             for mine, array in zip(state, (twin.squares, twin.sums, twin.sizes, twin.lists), strict=True):
                 assert mine == pytest.approx(array, abs=1e-9, rel=1e-9) and mine.any()
         assert total > 0
@@ -161,8 +159,8 @@ def test_scales_of_features_do_not_matter_to_the_normalized_rate(rate: str, aver
     options = {"rate": rate, "order": "sentence", "margin": 1.0, "margin_by_gold": True, "learning_rate": 0.05}
 
     def scores(change: Any) -> list[np.ndarray]:
-        perceptron: OnlineLearner = perceptron_learner(first_sparse=12, **options)
-        perceptron = Averaging(perceptron) if averages else perceptron
+        perceptron = perceptron_learner(first_sparse=12, **options)
+        perceptron = averaged(perceptron) if averages else perceptron
         weights, found = np.zeros(SIZE), []
         state: tuple[np.ndarray, ...] = ()
         for _ in range(2):
@@ -215,7 +213,7 @@ def test_two_passes_with_what_is_kept_are_one(rate: str, order: str) -> None:
         for n, (kbest, gold) in enumerate(lists):
             if n == 3 and passes != "one":
                 state = perceptron.end_shard(weights)
-                assert len(state) == perceptron.state_width
+                assert len(state) == len(perceptron.learner.state)
                 before = [array.copy() for array in state]
                 perceptron.start_shard(weights, state if passes == "kept" else ())
             perceptron.update(kbest, gold, weights, random)
@@ -409,14 +407,12 @@ def test_features_met_late_learn_as_if_always_known(options: dict[str, Any]) -> 
         if size > 12:  # one that all lists agree on
             rows = [row | {12: float(score)} for row, score in zip(rows, gold, strict=True)]
         lists.append((naive.kbest_of([[1]] * 12, rows), gold, size))
-    frozen = np.zeros(10, dtype=bool)
-    frozen[[1, 4]] = True
     all_known = np.zeros(SIZE)
     all_known[:10] = random.normal(size=10)
     growing = all_known[:10].copy()
     results = []
     known = perceptron_learner(frozen=[1, 4], first_sparse=7, learning_rate=0.05, **options)
-    met_late = Perceptron(sampler("multipartite"), perceptron_options(learning_rate=0.05, **options), frozen, 7)
+    met_late = perceptron_learner(frozen=[1, 4], first_sparse=7, size=10, learning_rate=0.05, **options)
     states: list[tuple[np.ndarray, ...]] = [(), ()]
     for _ in range(2):  # The second shard begins with all of them.
         known.start_shard(all_known, states[0])
@@ -448,12 +444,13 @@ def test_random_pairs_come_from_the_generator() -> None:
 
 def test_gram_is_the_inner_products_of_what_is_not_constant() -> None:
     random = np.random.default_rng(16)
-    frozen = np.zeros(SIZE, dtype=bool)
-    frozen[::5] = True
-    place = np.full(SIZE, -1, dtype=np.int32)
+    weights = Weights(FeatureTable())
+    weights.resize(SIZE)
+    weights.frozen[::5] = True
+    frozen = weights.frozen
     for k in (1, 2, 7, 25):
         kbest, _ = random_list(random, k)
-        columns = columns_of(kbest, frozen, place)
+        columns = columns_of(kbest, weights)
         x = naive.dense(kbest, SIZE)
         assert sorted(columns.slot) == np.flatnonzero((x != 0).any(axis=0) & ~frozen).tolist()
         x = x[:, ~frozen & (x != x[0]).any(axis=0)]
@@ -461,13 +458,11 @@ def test_gram_is_the_inner_products_of_what_is_not_constant() -> None:
         fill_gram(columns, gram)
         assert gram == pytest.approx(x @ x.T, abs=1e-12)
         assert (gram == gram.T).all()
-        assert (place == -1).all()
+        assert (weights.array("place") == -1).all()
 
 
 def test_lists_beyond_the_weights_are_refused() -> None:
     perceptron = perceptron_learner()
-    with pytest.raises(ValueError, match="weights"):
-        perceptron.start_shard(np.zeros(SIZE - 1))
     perceptron.start_shard(np.zeros(SIZE))
     with pytest.raises(ValueError, match="slot 30"):
         perceptron.update(naive.kbest_of([[1]], [{SIZE: 1.0}]), np.zeros(1), np.zeros(SIZE), np.random.default_rng(0))
