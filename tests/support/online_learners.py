@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from mpitune.learner.online.normalized import NormalizedPerceptron
 from support import naive
 from support.learner_options import mira_options, perceptron_options, sampler
 
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest
-from mpitune.learner.base import Counts, EvidenceLearner
-from mpitune.learner.online.after_updates import Averaging, Clipping, Composed
+from mpitune.learner.base import Counts
+from mpitune.learner.online.after_updates import Averaging, Composed
 from mpitune.learner.online.mira import Mira
-from mpitune.learner.online.perceptron import Perceptron
+from mpitune.learner.online.perceptron import NormalizedPerceptron, Perceptron
 from mpitune.learner.weights import Weights
 
 SIZE = 30
@@ -81,8 +80,7 @@ def perceptron_learner(
     wanted = perceptron_options(**options)
     kind = NormalizedPerceptron if wanted.rate == "normalized" else Perceptron
     learner = kind(sampler(pairs), wanted)
-    clipping = Clipping(wanted.learning_rate * wanted.l1, dense_only=isinstance(learner, EvidenceLearner))
-    return OnArrays(Composed(learner, [clipping] if wanted.l1 else []), mask(frozen, size), first_sparse)
+    return OnArrays(Composed(learner, wanted.after_updates()), mask(frozen, size), first_sparse)
 
 
 def averaged(learner: OnArrays, **options: bool) -> OnArrays:
