@@ -34,6 +34,7 @@ from mpitune.errors import DataError, MachineError, StopRequested, UsageError
 from mpitune.exchange.comm import SerialComm
 from mpitune.learner.base import Counts
 from mpitune.learner.online.perceptron import Perceptron
+from mpitune.learner.weights import Weights
 from mpitune.ownership import FolderLock
 from mpitune.run_folder.checkpoint import VERSION, read_checkpoint, write_checkpoint
 from mpitune.run_folder.layout import RunFolder, checkpoint_path
@@ -371,8 +372,8 @@ def test_the_mean_of_shards_may_overflow(tiny: Tiny, tmp_path: Path) -> None:
 def test_the_last_sound_checkpoint_is_named(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny.train(tmp_path / "run")
 
-    def explode(learner: Perceptron, kbest: KBest, gold: np.ndarray, weights: np.ndarray, random: Any) -> Counts:
-        weights[0] = np.nan
+    def explode(learner: Perceptron, kbest: KBest, gold: np.ndarray, weights: Weights, random: Any) -> Counts:
+        weights.value[0] = np.nan
         return Counts(1, 1)
 
     monkeypatch.setattr(Perceptron, "update", explode)

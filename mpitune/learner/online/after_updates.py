@@ -79,8 +79,12 @@ class Clipping(AfterUpdates):
     def update(self, kbest: KBest, weights: Weights) -> None:
         """Apply the outstanding penalty to the weights of the list's features."""
         self._due += self._penalty
-        used = kbest.feature_index[kbest.feature_value != 0.0]
-        self._clip(np.unique(used), weights)
+        used, place = kbest.feature_index[kbest.feature_value != 0.0], weights.array("place", -1, np.int32)
+        # Each feature once, without sorting.
+        place[used] = number = np.arange(len(used), dtype=np.int32)
+        last = used[place[used] == number]
+        place[used] = -1
+        self._clip(last, weights)
 
     def end_shard(self, weights: Weights) -> None:
         """Apply the outstanding penalty to all weights."""
