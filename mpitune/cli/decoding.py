@@ -53,7 +53,7 @@ def initial_model(job: Job, path: Path) -> InitialModel:
     """
     weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
     if not weights:
-        print_message(f"warning: {path}: found no weights: all are 0")
+        print_message(f"warning: {path}: found no weights: all are 0; is it the file of a run that has learned?")
     return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
 
 

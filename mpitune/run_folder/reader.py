@@ -193,7 +193,10 @@ def read_record(path: Path) -> Record:
         raise DataError(f"{path}: found no config.toml, expected a run folder")
     epochs = read_epochs(folder.metrics)
     if not epochs:
-        raise DataError(f"{path}: found no finished epoch, expected at least one to report on")
+        raise DataError(
+            f"{path}: found no finished epoch, expected at least one to report on; "
+            "mpitune report --watch shows progress before that"
+        )
     if (state := read_state(folder)) is None:
         raise DataError.at(folder.status, None, found="no file", expected="the state of the run")
     text = "".join(f"{line}\n" for _, line in lines(folder.config))

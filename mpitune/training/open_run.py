@@ -115,14 +115,18 @@ def _warn_of_unknown(job: Job, given: Mapping[str, float], model: TranslationMod
     """Warn of keys of a cdec.ini, and of features, that nothing in the job uses: they may be misspelt."""
     ini = job_inputs.inifile(job)
     if ini is not None and job.decoder.backend == "embedded" and (ignored := ini.ignored_by_embedded()):
-        LOG.warning("%s: the embedded decoder ignores %s", job.decoder.config, ", ".join(ignored))
+        LOG.warning(
+            '%s: the embedded decoder ignores %s: if one matters, set decoder.backend = "cdec"',
+            job.decoder.config,
+            ", ".join(ignored),
+        )
     known = model.fired(job.learner.frozen)
     unknown = [name for name in job.learner.frozen if name not in known]
     if unknown and job.decoder.backend != "cdec":  # which may have features that only it knows
         LOG.warning("learner.frozen: nothing in this job fires %s", ", ".join(unknown))
     where = job.learner.initial_weights or "the given weights"
     if job.learner.initial_weights and not given:
-        LOG.warning("%s: found no weights: all are 0", where)
+        LOG.warning("%s: found no weights: all are 0; is it the file of a run that has learned?", where)
     elif told := unused_weights(given, job, model):
         LOG.warning("%s: %s", where, told)
 
@@ -250,7 +254,8 @@ def unused_weights(weights: Mapping[str, float], job: Job, model: TranslationMod
     unknown = [name for name, weight in weights.items() if weight and name not in known and not name.startswith(sparse)]
     if backend == "cdec" or not unknown:
         return ""
-    return f"{len(unknown)} of {len(weights)} weights do not count: no feature is called {unknown[0]}"
+    what = f"{len(unknown)} of {len(weights)} weights do not count"
+    return f"{what}: no feature is called {unknown[0]}: are they those of another program, or of another model's name?"
 
 
 def lacking_templates(names: Collection[str], weights: int, job: Job) -> str:
@@ -259,4 +264,7 @@ def lacking_templates(names: Collection[str], weights: int, job: Job) -> str:
     absent = {template: prefixes()[template] for template in templates if template not in job.features.templates}
     found = Counter(template for name in names for template, prefix in absent.items() if name.startswith(prefix))
     lacking = ", ".join(template for template in absent if template in found)
-    return f"{found.total()} of {weights} weights do not count: features.templates lacks {lacking}" if found else ""
+    if not found:
+        return ""
+    what = f"{found.total()} of {weights} weights do not count"
+    return f"{what}: features.templates lacks {lacking}: add them to translate as the run does that learned them"

@@ -408,7 +408,7 @@ def test_an_output_is_no_file_of_the_job(cli: Cli, trained: Trained) -> None:
 def test_weights_without_a_feature_are_warned_of(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "weights").write_text("LanguageModel= 1\nWordPenalty -0.4\nR:X:no:such 1\nFoo 0\n")
     done = cli("decode", trained.job, "--input", trained.source, "--weights", tmp_path / "weights")
-    told = f"{tmp_path}/weights: 1 of 4 weights do not count: no feature is called LanguageModel=\n"
+    told = f"{tmp_path}/weights: 1 of 4 weights do not count: no feature is called LanguageModel=: are they those"
     assert done.code == 0 and f"warning: {told}" in done.errors
     keys = f'learner.initial_weights="{tmp_path}/weights"', f'run.dir="{trained.run}-given"', "learner.epochs=1"
     given = cli("train", trained.job, *(word for key in keys for word in ("--set", key)))
@@ -419,7 +419,7 @@ def test_weights_of_templates_that_the_job_lacks_are_warned_of(cli: Cli, trained
     names = read_weights(trained.run / "weights.txt.gz")
     sparse = sum(name.startswith(("R:", "RBS:")) for name in names)
     done = cli("decode", trained.job, "--input", trained.source, "--set", 'features.templates=["shape"]')
-    told = f"{sparse} of {len(names)} weights do not count: features.templates lacks id, source-bigram\n"
+    told = f"{sparse} of {len(names)} weights do not count: features.templates lacks id, source-bigram: add them"
     assert sparse and done.code == 0 and told in done.errors
     assert "do not count" not in cli("decode", trained.job, "--input", trained.source).errors
     keys = 'learner.initial_weights="warm"', "features.templates=[]", f'run.dir="{trained.run}-dense"'
@@ -458,7 +458,11 @@ def test_weights_that_are_not_there_are_told(cli: Cli, trained: Trained) -> None
 def test_decode_without_weights_says_so(cli: Cli, trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "weights").write_text("# none\n")
     done = cli("decode", trained.job, "--input", trained.source, "--weights", tmp_path / "weights")
-    assert done.code == 0 and done.errors == f"warning: {tmp_path}/weights: found no weights: all are 0\n"
+    assert (
+        done.code == 0
+        and done.errors
+        == f"warning: {tmp_path}/weights: found no weights: all are 0; is it the file of a run that has learned?\n"
+    )
 
 
 def test_decode_knows_weights_in_every_form(cli: Cli, trained: Trained, tmp_path: Path) -> None:
