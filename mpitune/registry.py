@@ -12,13 +12,13 @@ P = TypeVar("P")
 
 
 class Registry(Mapping[str, T]):
-    """The parts of one kind by name: the first ones in the order given, then all others by alphabet.
+    """The parts of one kind by name: the first ones in the order given, then all others alphabetically.
 
     The modules that register parts are imported at the first look, not before: making a registry takes no time.
     """
 
     def __init__(self, *places: str, first: Sequence[str] = (), parts: Mapping[str, T] | None = None) -> None:
-        """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: known ones."""
+        """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: built-in ones."""
         self._places, self._parts = places, dict(parts or {})
         self.first = (*first, *self._parts)
         self._loaded = False

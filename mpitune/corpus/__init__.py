@@ -2,7 +2,6 @@
 
 lines          `lines`, `line_blocks`: text files line by line, plain or gzipped
 text           `read_sentences`, `read_bitext`, `read_parallel`: sentences, references, words of a line
-fingerprint    `fingerprint`, `unchanged`: has a file changed?
 vocabulary     `Vocabulary`, `Names`: words as numbers, many strings in an array
 feature_table  `FeatureTable`: names, ids and slots of the features in use
 weights        `read_weights`, `write_weights`: weights files

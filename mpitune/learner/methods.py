@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """The keys of a method, in the table ``[learner.NAME]``, and what else is to be known of it."""
+    """The keys of a method, in the table ``[learner.NAME]``, its defaults and properties."""
 
     about: ClassVar[str] = ""
     """The table's explanation in a job file; empty: the keys stand in ``[learner]``."""

@@ -1,4 +1,4 @@
-"""The weight vector of a run, with all that belongs to a weight: its feature, the learner's state, is it frozen.
+"""The weight vector of a run, with all that belongs to a weight: feature, learner's state, and whether it is frozen.
 
 A process numbers the features in the order in which it meets them. `Weights` has arrays by these numbers, the slots:
 decoders and kernels see them. Between processes and in files a feature is its 64-bit id: `SparseWeights`.
@@ -103,7 +103,7 @@ class Weights:
     def copy(self) -> Weights:
         """The same, in arrays of its own, with room for all features."""
         result = copy(self)
-        result._fill = dict(self._fill)
+        result._fill, result._begun = dict(self._fill), dict(self._begun)
         result.arrays = {name: array.copy() for name, array in self.arrays.items()}
         result.grow()
         return result

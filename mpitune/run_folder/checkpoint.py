@@ -83,7 +83,7 @@ class ShardResult:
     bleu: np.ndarray = field(default_factory=lambda: np.zeros((3, WIDTH), dtype=np.int64))
     """int64 [3, 11]: BLEU statistics summed over 1-best translations, oracles and predictions."""
     choices: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)))
-    """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_metrics.ShardStatistics`."""
+    """float64 [3, columns]: statistics of the metric, see `mpitune.training.epoch_statistics.ShardStatistics`."""
 
 
 def digest(job: Mapping[str, Any]) -> str:

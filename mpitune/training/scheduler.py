@@ -26,7 +26,7 @@ class CompletedShard(Protocol):
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Sums over its sentences, by name: `mpitune.training.epoch_metrics.ShardStatistics`."""
+        """Sums over its sentences, by name: `mpitune.training.epoch_statistics.ShardStatistics`."""
 
 
 _Done = TypeVar("_Done", bound=CompletedShard)
