@@ -69,7 +69,7 @@ def test_each_list_is_that_of_its_seed_epoch_and_sentence(
 
     monkeypatch.setattr(EmbeddedDecoder, "sample", noted)
     other = replace(run, job=replace(run.job, run=replace(run.job.run, seed=run.job.run.seed + 1)))
-    weights = np.zeros(len(run.features))
+    weights = run.first.copy()
     for of_seed, i, epoch in ((run, 0, 1), (run, 1, 1), (run, 0, 2), (run, 0, 1), (other, 0, 1)):
         of_seed.decode(i, weights, epoch)
     assert [number for number, _, _ in streams] == [0, 1, 0, 0, 0] and {k for _, k, _ in streams} == {25}
