@@ -18,7 +18,7 @@ class Registry(Mapping[str, T]):
     """
 
     def __init__(self, *places: str, first: Sequence[str] = (), parts: Mapping[str, T] | None = None) -> None:
-        """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: built-in ones."""
+        """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: known ones."""
         self._places, self._parts = places, dict(parts or {})
         self.first = (*first, *self._parts)
         self._loaded = False

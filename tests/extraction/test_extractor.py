@@ -21,7 +21,6 @@ from support.naive_extract import (
     read_pairs,
     scored,
 )
-from support.uncompiled import seeds
 
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.occurrences import SAMPLES
@@ -49,7 +48,8 @@ def test_sentences_together_get_the_rules_of_the_plain_extractor(seed: int) -> N
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.large
+@pytest.mark.parametrize("seed", range(8))
 def test_counts_of_several_alignments_are_added_up(seed: int) -> None:
     """As of a bitext that has each pair once with each alignment, where leave-one-out leaves out the pair each time."""
     first = random_pairs(seed)
@@ -89,6 +89,7 @@ def test_each_alignment_has_the_sample_of_one() -> None:
 
 
 @pytest.mark.kernel
+@pytest.mark.large
 @pytest.mark.parametrize("small", ["items", "tables"])
 def test_neither_items_nor_tables_nor_other_sentences_matter(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [pair for seed in range(6) for pair in random_pairs(seed)]

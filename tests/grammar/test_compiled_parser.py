@@ -121,6 +121,7 @@ def test_usual_lines_need_no_parser_of_lines(of_format: CdecFormat, monkeypatch:
     assert len(expected[0]) == 5
 
 
+@pytest.mark.large
 def test_a_side_has_so_many_symbols_at_most() -> None:
     for count in (32767, 32768):
         same(CdecFormat(), [f"[X] ||| a ||| {'b ' * count}||| 1 ||| 0-{count - 1}\n"])

@@ -162,6 +162,7 @@ def test_scores_and_states_are_the_same(tmp_path: Path, seed: int, order: int, p
     assert len({key for key, _ in keys}) == len({key for _, key in keys}) == len(keys)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("binaries", [(True,), (False, True), (True, False)])
 def test_the_search_finds_the_same(tmp_path: Path, seed: int, binaries: tuple[bool, ...]) -> None:

@@ -261,6 +261,7 @@ def test_space_that_runs_out_is_enlarged(tmp_path: Path, monkeypatch: pytest.Mon
     assert same(expected, tight.decode(case.sentence(words), vector, 50)) and tight._arena.mark() == used
 
 
+@pytest.mark.large
 def test_space_for_lm_states_doubles_with_every_search_that_needs_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
