@@ -124,9 +124,10 @@ lint: setup  ## check rules and formatting with ruff
 types: setup  ## check types with mypy, strict
 	"$(BIN)/mypy"
 
-# Idle processes take tests from busy ones, and tests of a module, which share kernels and fixtures, stay together.
+# Idle processes take tests from busy ones, and tests of a module, which share kernels and fixtures, stay together. One
+# more process than cores: a test in seven waits, for a timeout or a scheduler.
 unit: setup  ## run the tests; MPI tests start mpirun themselves
-	"$(BIN)/pytest" -n auto --dist worksteal
+	"$(BIN)/pytest" -n $$(( $$(nproc) + 1 )) --dist worksteal
 
 # Plain Python checks the bounds of arrays, too.
 uncompiled: setup  ## run the kernel tests without compilation, as plain Python

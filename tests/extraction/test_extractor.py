@@ -215,15 +215,19 @@ def test_a_long_sentence_and_empty_ones() -> None:
     assert [found[0], found[2], corpus.grammar([]), corpus.grammars([])] == [{}, {}, {}, []]
 
 
+@pytest.fixture(scope="module")
+def captions(shared: Path) -> Corpus:
+    data = shared / "data/multi30k"
+    return Corpus(read_pairs(data / "train.de.gz", data / "train.en.gz", data / "train.de-en.align.gz"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["val", "train-loo"])
-def test_the_reference_extractors_grammars(shared: Path, name: str) -> None:
-    data = shared / "data/multi30k"
-    corpus = Corpus(read_pairs(data / "train.de.gz", data / "train.en.gz", data / "train.de-en.align.gz"))
-    with gzip.open(data / f"{name.removesuffix('-loo')}.de.gz", "rt", encoding="utf-8") as file:
-        lines = [line.split() for line in islice(file, 40)]
+def test_the_reference_extractors_grammars(shared: Path, captions: Corpus, name: str) -> None:
+    with gzip.open(shared / f"data/multi30k/{name.removesuffix('-loo')}.de.gz", "rt", encoding="utf-8") as file:
+        lines = [line.split() for line in islice(file, 20)]
     compared = recalled = golden = 0
-    grammars = corpus.grammars([(words, i if name == "train-loo" else None) for i, words in enumerate(lines)])
+    grammars = captions.grammars([(words, i if name == "train-loo" else None) for i, words in enumerate(lines)])
     for i, found in enumerate(grammars):
         reference = read_grammar(shared / f"golden/multi30k-grammars/{name}.{i}.gz")
         recalled += len(reference.keys() & found.keys())
@@ -232,5 +236,5 @@ def test_the_reference_extractors_grammars(shared: Path, name: str) -> None:
         whole = [{k: r for k, r in g.items() if r.features["SampleCountF"] < SAMPLED} for g in (found, reference)]
         assert_same(whole[0], whole[1], digits=1e-11)
         compared += len(whole[1])
-    assert compared > 55_000
+    assert compared > 25_000
     assert recalled > 0.75 * golden
