@@ -263,8 +263,8 @@ def test_reranking_with_bad_input(lists: TinyLists, tmp_path: Path, cli: Cli) ->
     (tmp_path / "lists").write_text("0 ||| a ||| p=1\n0 ||| b ||| lm=1\n")
     assert cli(*command).errors == f"{output}: 1 list\n", "not in each entry"
     (tmp_path / "weights").write_text("lm 1\nTN:a 1\nTextLength 2\nTN:b 1\n")
-    told = "3 of 4 weights do not count: features.templates lacks text-length, target-ngrams"
-    assert cli(*command).errors.splitlines()[0] == f"warning: {tmp_path}/weights: {told}"
+    told = "3 of 4 weights do not count: features.templates lacks text-length, target-ngrams: add them"
+    assert cli(*command).errors.startswith(f"warning: {tmp_path}/weights: {told}")
     (tmp_path / "weights").write_text("p 1\n")
     (tmp_path / "lists").write_text("1 ||| a ||| p=1\n2 ||| a ||| p=1\n5 ||| a ||| p=1\n")
     assert "warning: 3 of 6 sentences have no list, such as number 0: they have empty lines" in cli(*command).errors
@@ -323,7 +323,8 @@ def test_initial_weights_of_templates_that_a_job_over_lists_lacks(lists: TinyLis
     (tmp_path / "weights").write_text("LanguageModel 1\nTN:a 1\n")
     tables = {"learner": {"initial_weights": str(tmp_path / "weights"), "epochs": 1}}
     run_job(lists, tmp_path / "run", **tables)
-    told = "1 of 2 weights do not count: features.templates lacks target-ngrams"
+    lacks = "features.templates lacks target-ngrams: add them to translate as the run does that learned them"
+    told = f"1 of 2 weights do not count: {lacks}"
     assert told in (tmp_path / "run" / "log.txt").read_text()
 
 
