@@ -21,6 +21,7 @@ from support.naive_extract import (
     read_pairs,
     scored,
 )
+from support.uncompiled import seeds
 
 from mpitune.extraction import extractor, sentences
 from mpitune.extraction.occurrences import SAMPLES
@@ -37,7 +38,7 @@ def assert_same(found: Grammar, expected: Grammar, digits: float = 1e-12) -> Non
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_sentences_together_get_the_rules_of_the_plain_extractor(seed: int) -> None:
     pairs = random_pairs(seed)
     own: list[Wanted] = [(words, i) for i, (words, _, _) in enumerate(pairs)]

@@ -15,6 +15,7 @@ from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
 from support.mpi import ROOT
 from support.naive_kenlm import with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, adjusted_counts, discounts
+from support.uncompiled import seeds
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.lm.arpa import read_arpa
@@ -254,7 +255,7 @@ def test_a_mapped_model_is_read_again_from_its_file(tmp_path: Path, kind: str) -
     assert (memory == before).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_decoding_with_changed_models(tmp_path: Path, seed: int) -> None:
     """The translations of a model that lacks n-grams and has others with other probabilities; and again as before."""
     orders = [2 + seed % 3] if seed % 2 else [2 + seed % 3, 3]

@@ -13,6 +13,7 @@ import pytest
 from support.decoder_case import EVERYTHING, Case, by_slot, entries, same_features
 from support.forest_json import Json, check_json, close, features_of, text_of, translation_of, viterbi
 from support.naive_decoder import Features, Translation
+from support.uncompiled import seeds
 
 from mpitune.decoder.base import Derivation, Hypergraph
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -60,7 +61,7 @@ def check_tree(graph: Hypergraph, derivation: Derivation) -> None:
 
 
 @kernel
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("unique", [True, False])
 def test_derivations_are_those_of_the_list(tmp_path: Path, seed: int, unique: bool) -> None:
     case = some_case(tmp_path, seed)
@@ -115,7 +116,7 @@ def all_derivations(described: Json) -> list[tuple[Translation, Features]]:
 
 
 @kernel
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_hypergraph_in_json(tmp_path: Path, seed: int) -> None:
     case = some_case(tmp_path, seed)
     words = case.some_words(20, 300)

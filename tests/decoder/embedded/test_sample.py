@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.decoder_case import Case
+from support.uncompiled import seeds
 
 from mpitune.decoder.base import Derivation, Hypergraph, KBest
 
@@ -66,7 +67,7 @@ def texts(case: Case, kbest: KBest) -> list[str]:
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("unique", [True, False])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_samples_are_those_of_the_plain_twin(tmp_path: Path, seed: int, unique: bool) -> None:
     case = Case(tmp_path, seed, orders=(2, 3) if seed % 2 else (2,), templates=("id",))
     words = case.some_words(5, 400)

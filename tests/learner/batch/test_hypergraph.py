@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support import naive
 from support.decoder_case import EVERYTHING, Case, by_slot
 from support.learner_options import BLEU, mert_options
+from support.uncompiled import seeds
 
 from mpitune.array_files.csr import row_ends
 from mpitune.decoder.base import PackedForest
@@ -191,7 +192,7 @@ def test_space_runs_out_and_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 # The decoder's forests
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_the_forest_is_searched_as_the_list_of_all_its_derivations(tmp_path: Path, seed: int) -> None:
     case = Case(tmp_path, 300 + seed, orders=[1 + seed % 3], templates=["id"])
     texts = [case.some_words(30, 300) for _ in range(2)]
