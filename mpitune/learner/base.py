@@ -7,6 +7,7 @@ from shard to shard and from epoch to epoch; its other state is reset at the sta
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -31,7 +32,7 @@ class Counts(NamedTuple):
     """Entry used as the prediction, which the update moves away from; -1 for methods without one."""
 
 
-class OnlineLearner:
+class OnlineLearner(Protocol):
     """Updates the weights after each k-best list.
 
     The weights may grow between calls: features discovered while decoding start with weight 0. Their arrays are also
@@ -48,25 +49,27 @@ class OnlineLearner:
 
         ``passes``: how often the same sentences were learned from before.
         """
+        return
 
+    @abstractmethod
     def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Learn from ``kbest`` with gold scores ``gold`` (float64 [k]); ``random`` is the only source of randomness."""
-        raise NotImplementedError
 
     def end_shard(self, weights: Weights) -> None:
-        """Finish the pass: apply postponed updates."""
+        """Finish the pass: apply postponed updates, if there are any."""
+        return
 
 
 class EvidenceLearner(OnlineLearner):
     """An online learner whose weights of sparse features follow from their state."""
 
+    @abstractmethod
     def merge(self, start: SparseWeights, mixed: SparseWeights, passes: int) -> np.ndarray:
         """float64 [n]: the weights that follow from the state of all shards, of features that are sparse.
 
         ``start``: weights and state that the shards began with; ``mixed``: those of all shards together, of the same
         features; ``passes``: over the sentences so far.
         """
-        raise NotImplementedError
 
 
 Reply = tuple[np.ndarray, ...]

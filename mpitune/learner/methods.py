@@ -72,7 +72,7 @@ class Method:
         return 0.0
 
     def after_updates(self) -> list[AfterUpdates]:
-        """What is done after the updates of an online learner, besides what a job asks for with any method."""
+        """The steps that follow the updates of an online learner, besides those that a job asks for with any method."""
         return []
 
 

@@ -37,7 +37,7 @@ class SparseWeights(NamedTuple):
         return SparseWeights(ids, value, tuple(state))
 
     def only(self, which: np.ndarray) -> SparseWeights:
-        """Those of ``which``, bool [n]."""
+        """The features that ``which`` selects (bool [n]), with their weights and state."""
         return SparseWeights(self.ids[which], self.value[which], tuple(array[which] for array in self.state))
 
 

@@ -1,4 +1,4 @@
-"""What is done after updates, whichever learner makes them: l1, the mean over sentences, smooth weights of bins.
+"""Steps that follow the updates of any online learner: l1, the mean over sentences, smooth weights of bins.
 
 Averaging (Collins 2002, *Discriminative Training Methods for Hidden Markov Models*, section 2.3): the final weights
 alone depend most on the last few sentences, so a pass ends with the mean of the weights after each of them. With w_t
@@ -21,7 +21,7 @@ from mpitune.learner.weights import Weights
 
 
 class AfterUpdates:
-    """What is done to the weights after each update of any learner, and at the end of a pass: by default nothing."""
+    """A step that changes the weights after each update of any learner, and at the end of a pass; this one does not."""
 
     def start_shard(self, weights: Weights) -> None:
         """Start a pass over a shard."""

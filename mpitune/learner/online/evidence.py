@@ -54,8 +54,8 @@ class Evidence(NamedTuple):
     first_sparse: int
     """First slot of the sparse features."""
     passes: float
-    """How often the sentences behind the state were learned from, at least 1. The running pass counts when it ends:
-    before, the evidence of a second one is up to twice that of the first *(ours)*."""
+    """Number of passes over the sentences behind the state, at least 1. The running pass counts when it ends: before,
+    the evidence of a second one is up to twice that of the first *(ours)*."""
     l1: float
     l2: float
     squares: np.ndarray
