@@ -47,8 +47,9 @@ class Registry(Mapping[str, T]):
 
     def _all(self) -> dict[str, T]:
         if not self._loaded:
-            self._loaded = True
             for place in self._places:
                 for found in iter_modules(import_module(place).__path__):
                     import_module(f"{place}.{found.name}")
+            # Not before: an import that has failed fails again, rather than leave parts out.
+            self._loaded = True
         return self._parts

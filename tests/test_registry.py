@@ -37,6 +37,17 @@ def test_parts_are_imported_at_the_first_look(tmp_path: Path, monkeypatch: pytes
     assert list(parts_of_a_test.PARTS) == ["b", "a", "c"] and parts_of_a_test.PARTS["c"]() == "c"
 
 
+def test_a_module_that_cannot_be_imported_is_told_at_each_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_parts").mkdir()
+    (tmp_path / "broken_parts" / "__init__.py").touch()
+    (tmp_path / "broken_parts" / "one.py").write_text("import no_such_module_of_a_test\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    parts = Registry[Any]("broken_parts")
+    for _ in range(2):
+        with pytest.raises(ImportError, match="no_such_module_of_a_test"):
+            list(parts)
+
+
 def test_a_name_is_registered_once() -> None:
     parts = Registry[Any](parts={"one": 1})
     with pytest.raises(ValueError, match="one is registered twice"):
