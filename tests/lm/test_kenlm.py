@@ -276,7 +276,7 @@ def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
     }
     for name, overrides in runs.items():
         job = job_inputs.load_job(tiny.job_file(tmp_path / name), overrides)
-        train(job, SerialComm(), quiet=True)
+        train(job, SerialComm())
     one, other = (gzip.decompress((tmp_path / name / "weights.txt.gz").read_bytes()) for name in runs)
     assert one == other and len(one) > 1000
     job_file = tmp_path / "job.toml"
