@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mpitune.api.decoder import Decoder, Hypothesis
     from mpitune.api.extraction import extract
     from mpitune.api.job import Job
+    from mpitune.api.lists import NBest
     from mpitune.api.runs import Run, train
     from mpitune.api.tools import align, estimate_lm, evaluate
     from mpitune.api.weights import Weights
@@ -22,6 +23,7 @@ _PLACES = {
     **dict.fromkeys(("Decoder", "Hypothesis"), "api.decoder"),
     "extract": "api.extraction",
     "Job": "api.job",
+    "NBest": "api.lists",
     **dict.fromkeys(("Run", "train"), "api.runs"),
     **dict.fromkeys(("align", "estimate_lm", "evaluate"), "api.tools"),
     "Weights": "api.weights",
@@ -29,8 +31,23 @@ _PLACES = {
 }
 """By public name, the module that has it."""
 
-__all__ = ["DataError", "Decoder", "Hypothesis", "Job", "MachineError", "MpituneError", "Run", "UsageError", "Weights"]
-__all__ += ["align", "estimate_lm", "evaluate", "extract", "train"]
+__all__ = [
+    "DataError",
+    "Decoder",
+    "Hypothesis",
+    "Job",
+    "MachineError",
+    "MpituneError",
+    "NBest",
+    "Run",
+    "UsageError",
+    "Weights",
+    "align",
+    "estimate_lm",
+    "evaluate",
+    "extract",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@
 - `weights`: `Weights`, by feature
 - `decoder`: `Decoder`, which translates, and `Hypothesis`
 - `opened`: a job's decoder, opened with the stores that it needs
+- `lists`: `NBest`, n-best lists of other systems
 - `tools`: `evaluate`, `estimate_lm`, `align`
 - `extraction`: `extract`
 - `call`: how a call behaves in a program that is not mpitune's own

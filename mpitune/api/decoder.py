@@ -44,16 +44,19 @@ class Hypothesis:
     def __init__(
         self,
         text: str,
-        score: float,
-        features: Mapping[str, float],
+        score: float = 0.0,
+        features: Mapping[str, float] | None = None,
+        metrics: Mapping[str, float] | None = None,
         align: Callable[[], list[tuple[int, int]]] | None = None,
     ) -> None:
         self.text = text
         """The words, joined by blanks."""
         self.score = score
         """The model score: weights times features."""
-        self.features = dict(features)
+        self.features = {name: float(value) for name, value in (features or {}).items()}
         """Values other than 0, by name."""
+        self.metrics = {name: float(value) for name, value in (metrics or {}).items()}
+        """Values of metrics that come with lists."""
         self._align = align
 
     @cached_property
@@ -149,7 +152,7 @@ class Decoder:
                 text(kbest.translation(j), words),
                 float(kbest.score[j]),
                 {names.name(slot): value for slot, value in _row(kbest, j)},
-                partial(align, j) if with_forest else None,
+                align=partial(align, j) if with_forest else None,
             )
             for j in range(kbest.size)
         ]

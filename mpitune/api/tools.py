@@ -43,10 +43,10 @@ def evaluate(
     [50, 0]
     """
     runs = [
-        SystemRuns(name, [(f"{name}, run {n}", list(lines)) for n, lines in enumerate(_texts(given), start=1)])
+        SystemRuns(name, [(f"{name}, run {n}", list(lines)) for n, lines in enumerate(texts_of(given), start=1)])
         for name, given in systems.items()
     ]
-    texts = _texts(references)
+    texts = texts_of(references)
     names = [f"references {n}" for n in range(1, len(texts) + 1)]
     check_counts(list(zip(names, texts, strict=True)))
     joined = joined_references(zip(*texts, strict=True), [Path(name) for name in names], LOG.warning)
@@ -55,8 +55,8 @@ def evaluate(
         return evaluation.evaluate(both, runs, test=test, tokenize=tokenize, lowercase=lowercase)
 
 
-def _texts(given: Lines | Sequence[Lines]) -> list[Lines]:
-    """One text as a list of texts."""
+def texts_of(given: Lines | Sequence[Lines]) -> list[Lines]:
+    """The texts of ``given``, one text or several."""
     if isinstance(given, str):
         raise UsageError(f"found the string {given[:60]!r}, expected a list of sentences")
     return [given] if not given or isinstance(given[0], str) else list(given)  # type: ignore[list-item]
