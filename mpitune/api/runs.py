@@ -138,9 +138,6 @@ class Run:
         """A decoder with the models of the run, and its weights unless others are given."""
         return Decoder(self.config, self.weights if weights is None else weights, scoring=self.folder)
 
-    def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
-
     def __repr__(self) -> str:
         state = self.state
         return f"<mpitune.Run {self.folder}, {f'{state.state}, epoch {state.epoch}' if state else 'not begun'}>"

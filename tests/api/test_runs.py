@@ -39,7 +39,8 @@ def test_reports_of_runs(tiny: Tiny, tmp_path: Path) -> None:
     run = mpitune.Run(tmp_path / "run")
     report = run.report(run, output=tmp_path / "report")
     assert report.path == tmp_path / "report" / "report.html" and report.path.exists()
-    assert run._repr_html_().startswith('<iframe srcdoc="') and "&lt;html" in run._repr_html_()
+    page = report._repr_html_()
+    assert page.startswith('<iframe srcdoc="') and "&lt;html" in page
     assert write_report([tmp_path / "run"]).exists()
 
 
