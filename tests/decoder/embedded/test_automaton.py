@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.uncompiled import 
 from support.lm_scorer import Scorer
 from support.naive_lm import random_arpa
 
