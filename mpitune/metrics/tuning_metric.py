@@ -143,8 +143,13 @@ class Metric:
 
     def set_spreads(self, spreads: np.ndarray) -> None:
         """Set the mean standard deviations of the metrics in a list (float64 [metrics], above 0)."""
+        self._factors = self.factors(spreads)
+
+    def factors(self, spreads: np.ndarray) -> np.ndarray:
+        """float64 [metrics]: what scores with these ``spreads`` (float64 [metrics], above 0) are multiplied by."""
         weights = np.array([part.weight for part in self._parts])
-        self._factors = weights * SPREAD / spreads / np.abs(weights).sum()
+        factors: np.ndarray = weights * SPREAD / spreads / np.abs(weights).sum()
+        return factors
 
     def statistics(self, kbest: KBest, references: Sequence[np.ndarray]) -> np.ndarray:
         """int64 [k, width], by translation; ``references``: int32 [words] each. Without any, those of BLEU are 0.
@@ -168,16 +173,16 @@ class Metric:
             columns.append(score(np.ascontiguousarray(statistics[:, part.columns])))
         return np.stack(columns, axis=1)
 
-    def sentence_scores(self, statistics: np.ndarray, bleu_score: _Scores | None = None) -> np.ndarray:
-        """float64 [n]: scores of single translations, larger is better; the arguments of `single_scores`."""
-        return self._sum(self.single_scores(statistics, bleu_score))
+    def sentence_scores(self, statistics: np.ndarray) -> np.ndarray:
+        """float64 [n]: scores of single translations, larger is better; ``statistics``: int64 [n, width]."""
+        return _sum(self.single_scores(statistics), self._factors)
 
     def set_scores(self, sums: np.ndarray) -> np.ndarray:
         """float64 [n]: scores of sets from sums of statistics (int64 [n, width]), larger is better."""
         scores = [part.of_set(np.ascontiguousarray(sums[:, part.columns])) for part in self._parts]
         if len(scores) == 1:
             return self._parts[0].weight * scores[0]
-        return self._sum(np.stack(scores, axis=1))
+        return _sum(np.stack(scores, axis=1), self._factors)
 
     def reported(self, sums: np.ndarray) -> list[float]:
         """`set_scores` as they are reported: of BLEU, TER or chrF alone 0 to 100."""
@@ -194,12 +199,14 @@ class Metric:
         """`reported` of each of `CHOICES`, from sums of `choices` over lists."""
         return self.reported(np.rint(sums).astype(np.int64))
 
-    def _sum(self, scores: np.ndarray) -> np.ndarray:
-        # Not a product of matrices: equal rows must have equal sums.
-        total = np.zeros(len(scores))
-        for factor, column in zip(self._factors.tolist(), scores.T, strict=True):
-            total += factor * column
-        return total
+
+def _sum(scores: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """float64 [n]: rows of ``scores`` (float64 [n, metrics]) times ``factors`` (float64 [metrics])."""
+    # Not a product of matrices: equal rows must have equal sums.
+    total = np.zeros(len(scores))
+    for factor, column in zip(factors.tolist(), scores.T, strict=True):
+        total += factor * column
+    return total
 
 
 class MetricGold(SentenceMetric):
@@ -210,16 +217,30 @@ class MetricGold(SentenceMetric):
         super().__init__(metric.sentence_scores)
         self._metric = metric
         self._bleu = bleu
+        self.set_spreads(*[np.full(len(metric.names), SPREAD)] * 2)
         self.needs_previous_epoch = "bleu" in metric.names and bleu.needs_previous_epoch
+
+    def set_spreads(self, first: np.ndarray, later: np.ndarray) -> None:
+        """Set the spreads of `single_scores` (float64 [metrics], above 0) in the first epoch, and in later ones.
+
+        The gold score that stands for BLEU may have another unit than BLEU, and another one in the first epoch.
+        """
+        self._by_epoch = [self._metric.factors(spreads) for spreads in (first, later)]
+        self._factors = self._by_epoch[0]
 
     def start_epoch(self, best: np.ndarray) -> None:
         self._bleu.start_epoch(best)
+        self._factors = self._by_epoch[len(best) > 0]
 
     def start_shard(self) -> None:
         self._bleu.start_shard()
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
-        return self._metric.sentence_scores(statistics, lambda own: self._bleu.score(own, source_length, number))
+        return _sum(self.single_scores(statistics, source_length, number), self._factors)
+
+    def single_scores(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
+        """float64 [k, metrics]: the scores that `score` scales and adds."""
+        return self._metric.single_scores(statistics, lambda own: self._bleu.score(own, source_length, number))
 
     def update_context(self, statistics: np.ndarray, source_length: int) -> None:
         self._bleu.update_context(statistics[:, :WIDTH], source_length)

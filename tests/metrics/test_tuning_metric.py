@@ -165,6 +165,7 @@ def test_gold_scores_of_a_column_do_not_depend_on_its_scale(percent: int) -> Non
     spread = metric.single_scores(counted).std(axis=0)
     metric.set_spreads(spread)
     gold = MetricGold(metric, make_sentence_metric("document"))
+    gold.set_spreads(spread, spread)
     assert gold.score(counted, 4).std() == pytest.approx(SPREAD)
     assert not gold.needs_previous_epoch
     # The score of a set is the mean in its own units, without lists that have no entries.
@@ -193,18 +194,21 @@ def test_bleu_alone_is_what_it_was() -> None:
 
 def test_bleu_in_a_sum_has_the_form_of_the_gold_score() -> None:
     metric = Metric({"bleu": 1.0, "comet": 1.0}, WORDS.words)
-    metric.set_spreads(np.array([0.25, 0.5]))
+    spreads = np.array([0.25, 0.5])
     counted = metric.statistics(KBEST, REFERENCES)
-    found = MetricGold(metric, SentenceMetric(liang)).score(counted, 4)
-    assert found == pytest.approx(SPREAD * (liang(counted) / 0.25 + COMET / 0.5) / 2)
+    gold = MetricGold(metric, SentenceMetric(liang))
+    gold.set_spreads(spreads, spreads)
+    assert gold.score(counted, 4) == pytest.approx(SPREAD * (liang(counted) / 0.25 + COMET / 0.5) / 2)
     document, inner = make_sentence_metric("document"), make_sentence_metric("document")
     gold = MetricGold(metric, inner)
+    gold.set_spreads(spreads, 2 * spreads)
     assert gold.needs_previous_epoch
-    for _ in range(2):
-        gold.start_epoch(counted[:2, :WIDTH].astype(np.int32))
-        document.start_epoch(counted[:2, :WIDTH].astype(np.int32))
+    for place in (slice(0, 0), slice(0, 2)):
+        gold.start_epoch(counted[place, :WIDTH].astype(np.int32))
+        document.start_epoch(counted[place, :WIDTH].astype(np.int32))
         own = np.ascontiguousarray(counted[:, :WIDTH])
-        expected = SPREAD * (document.score(own, 4) / 0.25 + COMET / 0.5) / 2
+        # With 1-best translations of an epoch before, its score has other units.
+        expected = SPREAD * (document.score(own, 4) / 0.25 + COMET / 0.5) / (4 if place.stop else 2)
         assert gold.score(counted, 4) == pytest.approx(expected)
         gold.update_context(counted, 4)
         document.update_context(own, 4)
