@@ -153,7 +153,7 @@ class Runs:
                 spent["decode"] = self._decode(task)
             system = SystemRuns("test", [("test", _read(task.folder / "test.out"))])
             score = evaluate([("reference", _read(task.data.reference))], [system]).scores[0]
-            result |= {"bleu": score.bleu, "length_ratio": score.length_ratio}
+            result |= {"bleu": score.bleu, "length_ratio": score.values["length_ratio"]}
         # Each checkpoint is as large as the sparse weights of all shards.
         shutil.rmtree(task.folder / "checkpoints", ignore_errors=True)
         return result | {"core_seconds": spent}

@@ -115,7 +115,7 @@ def table(variants: Sequence[Variant], where: Place) -> str:
         bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
         seconds = sum(epoch["seconds"] for epoch in epochs) / len(epochs)
         weights = str(epochs[-1]["selected_features"])
-        cells.append([each.title, weights, *bleu, f"{found[1].length_ratio:.3f}", f"{seconds:.1f}"])
+        cells.append([each.title, weights, *bleu, f"{found[1].values['length_ratio']:.3f}", f"{seconds:.1f}"])
     return show(cells)
 
 

@@ -112,7 +112,7 @@ def table(methods: Sequence[Method], where: Place) -> str:
         bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
         seconds, busy = (_mean(epochs, key) for key in ("seconds", "busy_seconds"))
         about = [method.title, method.start, str(len(epochs))]
-        cells.append([*about, *bleu, f"{found[1].length_ratio:.3f}", f"{seconds:.1f}", f"{busy:.1f}"])
+        cells.append([*about, *bleu, f"{found[1].values['length_ratio']:.3f}", f"{seconds:.1f}", f"{busy:.1f}"])
     return show(cells)
 
 

@@ -24,7 +24,7 @@ from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import UsageError
 from mpitune.files import temporary_folder
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
-from mpitune.metrics.tuning_metric import Metric
+from mpitune.metrics.tuning_metric import METRICS, Metric
 
 Column = Sequence[float] | np.ndarray | Callable[[int, Hypothesis], float]
 """A value for each hypothesis in the order of the lists, or a function of a list's number and a hypothesis."""
@@ -119,7 +119,7 @@ class NBest:
         Raises UsageError for keys that do not fit, DataError for lists without references.
         """
         with temporary_folder() as beside:
-            columns = [metric] if isinstance(metric, str) else list(metric)
+            columns = [name for name in ([metric] if isinstance(metric, str) else metric) if name not in METRICS]
             data = self._files(beside, "tuned", references, columns)
             if devtest is not None:
                 lists, texts = devtest
@@ -157,7 +157,7 @@ class NBest:
         Scores are those under ``weights``, by default the hypotheses' own.
         """
         words, own = Vocabulary(), None if weights is None else Weights(weights)
-        gain = ExpectedGain(metric, words.words)  # type: ignore[arg-type]  # checked there
+        gain = ExpectedGain(metric, words.words)
 
         def expected(hypotheses: Sequence[Hypothesis]) -> np.ndarray:
             scores = [each.score if own is None else own.score(each.features) for each in hypotheses]

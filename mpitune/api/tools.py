@@ -28,6 +28,7 @@ def evaluate(
     systems: Mapping[str, Lines | Sequence[Lines]],
     references: Lines | Sequence[Lines],
     *,
+    metrics: Sequence[str] = evaluation.DEFAULT,
     test: SignificanceTest | None = None,
     tokenize: Tokenizer = "none",
     lowercase: bool = False,
@@ -35,11 +36,12 @@ def evaluate(
     """Score translations, and ``test`` systems against the first one: "ar", approximate randomisation, or "bootstrap".
 
     ``systems``: by name, the translations of one run, a sentence each, or those of several runs; ``references``: one
-    text, or several, where an empty line is a missing reference. The result prints as a table by ``as_text()``.
-    Raises DataError for texts of different lengths, UsageError for a test of fewer than two systems.
+    text, or several, where an empty line is a missing reference; ``metrics``: such as bleu, chrf++ or wer. The result
+    prints as a table by ``as_text()``. Raises DataError for texts of different lengths, UsageError for an unknown
+    metric, or a test of fewer than two systems.
 
     >>> scores = evaluate({"before": ["a house"], "after": ["the house"]}, ["the house"]).scores
-    >>> [round(score.ter) for score in scores]
+    >>> [round(score.values["ter"]) for score in scores]
     [50, 0]
     """
     runs = [
@@ -52,7 +54,7 @@ def evaluate(
     joined = joined_references(zip(*texts, strict=True), [Path(name) for name in names], LOG.warning)
     both = list(zip(names, zip(*joined, strict=True), strict=True))
     with alone():
-        return evaluation.evaluate(both, runs, test=test, tokenize=tokenize, lowercase=lowercase)
+        return evaluation.evaluate(both, runs, metrics=metrics, test=test, tokenize=tokenize, lowercase=lowercase)
 
 
 def texts_of(given: Lines | Sequence[Lines]) -> list[Lines]:

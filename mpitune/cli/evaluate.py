@@ -12,14 +12,15 @@ from mpitune.corpus.lines import lines
 from mpitune.corpus.text import joined_references
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.metrics.evaluation import SystemRuns, evaluate
+from mpitune.metrics.evaluation import DEFAULT, SystemRuns, evaluate
+from mpitune.metrics.list_evaluation import DEFAULT as OF_LISTS
 from mpitune.metrics.list_evaluation import as_table, evaluate_lists
 from mpitune.metrics.sacrebleu import References, check_counts
 from mpitune.metrics.tuning_metric import CHOICES
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
-    """Score translations by BLEU, TER, chrF and length, and test systems against the first one; or n-best lists."""
+    """Score translations by some metrics, and test systems against the first one; or n-best lists."""
 
     def score() -> None:
         if options.lists:
@@ -31,6 +32,7 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         result = evaluate(
             _read_references(options.refs),
             [SystemRuns(name, [_read_text(file) for file in files]) for name, files in systems.items()],
+            metrics=options.metrics or DEFAULT,
             test=options.test,
             tokenize=options.tokenize,
             lowercase=options.lowercase,
@@ -45,11 +47,14 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
 
 def _evaluate_lists(options: argparse.Namespace) -> None:
     """Print the metrics of the first entries of lists, of their best ones, and of a random choice."""
-    for option in ("test", "tokenize", "lowercase", "markdown"):
-        if getattr(options, option) not in (None, False, "none"):
-            raise UsageError(f"--{option}: found beside --lists, expected --json at most")
+    for option in ("test", "lowercase", "markdown"):
+        if getattr(options, option):
+            raise UsageError(f"--{option}: found beside --lists, expected --metrics, --tokenize and --json at most")
     texts = [lines for _, lines in _read_references(options.refs)]
-    scores = {str(path): evaluate_lists(path, texts, print_message) for path in options.lists}
+    metrics = options.metrics or OF_LISTS
+    scores = {
+        str(path): evaluate_lists(path, texts, print_message, metrics, options.tokenize) for path in options.lists
+    }
     if options.json:
         by_choice = {
             file: {name: dict(zip(CHOICES, of_choice, strict=True)) for name, of_choice in of_file.items()}

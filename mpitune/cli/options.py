@@ -15,7 +15,7 @@ from mpitune.cli.arguments import Named, reads, size, whole_number, writes, writ
 from mpitune.cli.help import Commands, Parser, PrintCompletion
 from mpitune.decoder.choices import MAX_SIZE, KbestFormat
 from mpitune.grammar.sparse import TEMPLATES
-from mpitune.metrics.choices import GainName, SignificanceTest, Tokenizer
+from mpitune.metrics.choices import SignificanceTest, Tokenizer
 
 EACH_TEMPLATE = "each"
 """Value of --template that shows all templates, one after the other."""
@@ -213,7 +213,9 @@ def _add_rerank(commands: Commands) -> None:
         help="write the K best entries of each list instead, in its format",
     )
     sub.add_argument(
-        "--mbr", choices=get_args(GainName), help="sort by expected gain (minimum Bayes risk), not by model score"
+        "--mbr",
+        metavar="METRIC",
+        help="sort by expected gain in a metric, such as bleu or chrf (minimum Bayes risk), not by model score",
     )
 
 
@@ -221,7 +223,7 @@ def _add_evaluate(commands: Commands) -> None:
     sub = commands.add(
         "evaluate",
         "evaluate:run_evaluate",
-        "Score translations by BLEU, TER, chrF and length, and test systems against the first one; or n-best lists.",
+        "Score translations by BLEU and other metrics, and test systems against the first one; or n-best lists.",
         "mpitune evaluate --refs test.en --hyps before.out after.out --test ar",
     )
     sub.add_argument("--refs", type=reads, nargs="+", default=[], metavar="R", help="references")
@@ -243,9 +245,18 @@ def _add_evaluate(commands: Commands) -> None:
         help="n-best lists instead: the metrics of the first entries, of the best ones (oracle) and of a random choice",
     )
     sub.add_argument(
+        "--metrics",
+        nargs="+",
+        metavar="M",
+        help="some of bleu, ter, chrf, cer, chrf++, exact, length_ratio and wer; "
+        "default: bleu ter chrf, of texts length_ratio too",
+    )
+    sub.add_argument(
         "--test", choices=get_args(SignificanceTest), help="ar: approximate randomisation; bootstrap: paired"
     )
-    sub.add_argument("--tokenize", choices=get_args(Tokenizer), default="none", help="none: texts are tokenised")
+    sub.add_argument(
+        "--tokenize", choices=get_args(Tokenizer), default="none", help="for BLEU; none: texts are tokenised"
+    )
     sub.add_argument("--lowercase", action="store_true", help="ignore case")
     layout = sub.add_mutually_exclusive_group()
     layout.add_argument("--json", action="store_true", help="print JSON")

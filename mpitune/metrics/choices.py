@@ -1,4 +1,4 @@
-"""Names that select a metric, a significance test or a tokenizer.
+"""Names that select a significance test or a tokenizer.
 
 The module imports nothing: the command line reads it before any work starts.
 """
@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-EvaluationMetricName = Literal["bleu", "ter", "chrf", "length_ratio"]
-"""Metrics of `mpitune.metrics.evaluation`, computed by `mpitune.metrics.sentence_statistics.CORPUS_SCORES`."""
-GainName = Literal["bleu", "chrf"]
-"""``--mbr``: some of `mpitune.metrics.tuning_metric.METRICS`."""
-
 SignificanceTest = Literal["ar", "bootstrap"]
 """Approximate randomisation (Noreen 1989), paired bootstrap resampling (Koehn 2004)."""
 
-Tokenizer = Literal["none", "13a"]
-"""``none`` for text that is tokenised already (the default), ``13a`` (mteval-v13a) for detokenised text."""
+Tokenizer = Literal["none", "13a", "zh", "ja-mecab", "flores200"]
+"""``none`` for text that is tokenised already (the default), ``13a`` (mteval-v13a) for detokenised text; Chinese,
+Japanese, and the parts of words of FLORES-200."""

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpitune.decoder.base import KBest
-from mpitune.metrics.choices import GainName
-from mpitune.metrics.tuning_metric import Metric
+from mpitune.metrics.tuning_metric import METRICS, known_metrics
 from mpitune.portable_math import exps
 
 
 class ExpectedGain:
-    """Computes expected gains; ``words``, the vocabulary, may grow."""
+    """Computes expected gains."""
 
-    def __init__(self, name: GainName, words: Sequence[str]) -> None:
-        self._metric = Metric({name: 1.0}, words)
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        """``name``: one of `METRICS`, else UsageError; ``words``: the vocabulary, which may grow."""
+        [known] = known_metrics([name], "--mbr")
+        self._metric = METRICS[known](words)
 
     def of(self, kbest: KBest) -> np.ndarray:
         """float64 [k]: the expected gain of each entry of ``kbest``."""
@@ -28,7 +29,7 @@ class ExpectedGain:
         for j, probability in enumerate(_softmax(kbest.score).tolist()):
             if probability > 0:
                 counted = self._metric.statistics(kbest, [kbest.translation(j)])
-                expected += probability * self._metric.sentence_scores(counted)
+                expected += probability * self._metric.sentence_score(counted)
         return expected
 
 

@@ -1,12 +1,12 @@
-"""The only module that imports sacreBLEU (Post 2018): BLEU of texts and of sentences."""
+"""The only module that imports sacreBLEU (Post 2018): BLEU of texts and of sentences, and its tokenizers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mpitune.errors import DataError
+from mpitune.errors import DataError, MachineError
 from mpitune.metrics.choices import Tokenizer
 
 if TYPE_CHECKING:
@@ -16,6 +16,15 @@ Text = tuple[str, Sequence[str]]
 """The name of a text (its file) and its lines, one per sentence."""
 References = tuple[str, Sequence[str | None]]
 """The same of a text of references; None for a sentence that has fewer references than others."""
+
+
+Words = list[str]
+
+_NEEDS = {
+    "ja-mecab": "its package: pip install 'sacrebleu[ja]'",
+    "flores200": "its package, pip install sentencepiece, and its model, which sacreBLEU downloads once",
+}
+"""What tokenizers need besides sacreBLEU."""
 
 
 class CorpusScore(NamedTuple):
@@ -47,24 +56,18 @@ def corpus_score(
     return CorpusScore(float(found.score), list(found.precisions), found.bp, float(found.ratio), signature)
 
 
-def bleu_statistics(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str | None]],
-    tokenize: Tokenizer = "none",
-    *,
-    lowercase: bool = False,
-) -> list[list[int]]:
-    """The additive statistics of each sentence; arguments as for `corpus_score`.
+def tokenizer(name: Tokenizer) -> Callable[[str], str]:
+    """The function that puts blanks between the words of a line. Raises MachineError if it lacks what it needs."""
+    found: Callable[[str], str] = str if name == "none" else _bleu(tokenize=name, force=True).tokenizer
+    return found
 
-    Words of the translation and of the closest reference, matches of orders 1 to 4, n-grams of orders 1 to 4.
-    """
-    # effective_order changes no count; without it sacreBLEU warns of scores of single sentences.
-    metric = _bleu(tokenize=tokenize, lowercase=lowercase, force=True, effective_order=True)
-    found = (
-        metric.sentence_score(text, [reference for reference in texts if reference is not None])
-        for text, texts in zip(hypotheses, zip(*references, strict=True), strict=True)
-    )
-    return [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in found]
+
+def word_tokenizer(name: Tokenizer) -> Callable[[Words], Words]:
+    """The function from the words of a text to those that `tokenizer` makes of it; ``none`` leaves them as they are."""
+    if name == "none":
+        return lambda words: words
+    tokenize = tokenizer(name)
+    return lambda words: tokenize(" ".join(words)).split()
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
@@ -117,4 +120,9 @@ def check_counts(texts: Sequence[tuple[str, Sequence[object]]]) -> None:
 def _bleu(**options: Any) -> BLEU:
     from sacrebleu.metrics.bleu import BLEU  # which takes time, and not every command needs it
 
-    return BLEU(**options)
+    try:
+        return BLEU(**options)
+    except (ImportError, RuntimeError, OSError, SystemExit) as error:
+        name = options["tokenize"]
+        expected = _NEEDS.get(name, "an installation that has it")
+        raise MachineError(f"tokenizer {name}: sacreBLEU cannot load it: expected {expected}") from error

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpitune.jit import kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
-from mpitune.portable_math import exp, log
+from mpitune.portable_math import exp, exps, log, logs
 from mpitune.registry import Registry
 
 CONTEXT_DECAY = 0.9
@@ -117,6 +117,19 @@ def papineni(statistics: np.ndarray) -> np.ndarray:
     scores = np.empty(len(statistics))
     _bleu(statistics, np.zeros(WIDTH), 0.0, scores)
     return scores
+
+
+def exp_smoothed(statistics: np.ndarray) -> np.ndarray:
+    """float64 [n]: corpus BLEU, 0 to 100, of summed statistics, with sacreBLEU's default smoothing.
+
+    The k-th order without a match counts 2^-k matches.
+    """
+    matches, totals = statistics[:, MATCHES : MATCHES + ORDER], statistics[:, TOTALS : TOTALS + ORDER]
+    missing = matches == 0
+    smoothed = np.where(missing, 1 / (1 << np.cumsum(missing, axis=1)), matches)
+    precision = exps(logs(smoothed / np.maximum(totals, 1)).mean(axis=1))
+    brevity = exps(np.minimum(1 - statistics[:, REFERENCE] / np.maximum(statistics[:, LENGTH], 1), 0))
+    return np.where((totals > 0).all(axis=1) & ~missing.all(axis=1), 100 * brevity * precision, 0.0)
 
 
 def bleu_plus_one(statistics: np.ndarray) -> np.ndarray:

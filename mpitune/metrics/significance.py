@@ -11,13 +11,12 @@ same seed, so that equal texts give equal p-values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.metrics.choices import EvaluationMetricName, SignificanceTest
-from mpitune.metrics.sentence_statistics import CORPUS_SCORES
+from mpitune.metrics.choices import SignificanceTest
 
 TRIALS: dict[SignificanceTest, int] = {"ar": 10_000, "bootstrap": 1_000}
 """By test: the number of trials, sacreBLEU's defaults."""
@@ -28,7 +27,10 @@ _ROUNDING = 1e-9
 _BLOCK = 1 << 21
 """Labels drawn at a time."""
 
-PValues = Mapping[EvaluationMetricName, float]
+PValues = Mapping[str, float]
+"""By metric."""
+Scores = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+"""By metric: float64 [n], from sums of statistics, whole numbers [n, columns]."""
 
 
 class Interval(NamedTuple):
@@ -38,7 +40,7 @@ class Interval(NamedTuple):
     half_width: float
 
 
-def approximate_randomization(first: np.ndarray, second: np.ndarray) -> PValues:
+def approximate_randomization(first: np.ndarray, second: np.ndarray, scores: Scores) -> PValues:
     """p-values of stratified approximate randomisation (Noreen 1989; Clark et al. 2011).
 
     ``first``, ``second``: statistics of the systems' translations, int64 [sentences, runs, columns]; the numbers of
@@ -49,19 +51,19 @@ def approximate_randomization(first: np.ndarray, second: np.ndarray) -> PValues:
     translations = np.concatenate([first, second], axis=1)
     sentences, size, _ = translations.shape
     of_first = np.arange(size) < first.shape[1]
-    observed = label_differences(translations, np.broadcast_to(of_first, (1, sentences, size)))
+    observed = label_differences(translations, np.broadcast_to(of_first, (1, sentences, size)), scores)
     generator = np.random.default_rng(SEED)
-    reached = dict.fromkeys(CORPUS_SCORES, 0)
+    reached = dict.fromkeys(observed, 0)
     step = max(1, _BLOCK // (sentences * size))
     for begin in range(0, TRIALS["ar"], step):
         shape = min(step, TRIALS["ar"] - begin), sentences, size
         labels = generator.permuted(np.broadcast_to(of_first, shape), axis=2)
-        for name, differences in label_differences(translations, labels).items():
+        for name, differences in label_differences(translations, labels, scores).items():
             reached[name] += int((differences >= observed[name] - _ROUNDING).sum())
     return {name: (count + 1) / (TRIALS["ar"] + 1) for name, count in reached.items()}
 
 
-def label_differences(translations: np.ndarray, labels: np.ndarray) -> dict[EvaluationMetricName, np.ndarray]:
+def label_differences(translations: np.ndarray, labels: np.ndarray, scores: Scores) -> dict[str, np.ndarray]:
     """By metric, float64 [trials]: the absolute difference of the systems' scores for given labels.
 
     ``translations``: int64 [sentences, size, columns]; ``labels``: bool [trials, sentences, size], true for the
@@ -70,23 +72,19 @@ def label_differences(translations: np.ndarray, labels: np.ndarray) -> dict[Eval
     rows = translations.reshape(-1, translations.shape[2]).astype(np.float64)
     # The sums are whole numbers below 2^53: exact, in any order.
     sums = labels.reshape(len(labels), -1).astype(np.float64) @ rows
-    others = rows.sum(axis=0) - sums
-    return {name: np.abs(corpus_scores(name, sums) - corpus_scores(name, others)) for name in CORPUS_SCORES}
+    return _differences(scores(sums), scores(rows.sum(axis=0) - sums))
 
 
-def bootstrap(first: np.ndarray, second: np.ndarray) -> PValues:
+def bootstrap(first: np.ndarray, second: np.ndarray, scores: Scores) -> PValues:
     """p-values of the paired bootstrap (Koehn 2004), the test that sacreBLEU has; arguments as above.
 
     A sentence is resampled with the translations of all runs of both systems. The statistic of a resample is its
     absolute difference minus the mean of these over all resamples.
     """
-    sums = resampled_sums(first), resampled_sums(second)
-    observed = _summed(first), _summed(second)
+    observed = _differences(scores(_summed(first)), scores(_summed(second)))
     result = {}
-    for name in CORPUS_SCORES:
-        differences = np.abs(corpus_scores(name, sums[0]) - corpus_scores(name, sums[1]))
-        least = np.abs(corpus_scores(name, observed[0]) - corpus_scores(name, observed[1]))
-        reached = int((differences - differences.mean() >= least - _ROUNDING).sum())
+    for name, differences in _differences(scores(resampled_sums(first)), scores(resampled_sums(second))).items():
+        reached = int((differences - differences.mean() >= observed[name] - _ROUNDING).sum())
         result[name] = (reached + 1) / (len(differences) + 1)
     return result
 
@@ -116,11 +114,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
+def _differences(some: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.abs(of_some - others[name]) for name, of_some in some.items()}
+
+
 def _summed(statistics: np.ndarray) -> np.ndarray:
     total: np.ndarray = statistics.sum(axis=(0, 1))[None]
     return total
-
-
-def corpus_scores(name: EvaluationMetricName, sums: np.ndarray) -> np.ndarray:
-    """float64 [n]: scores of sums of statistics, whole numbers [n, columns]."""
-    return CORPUS_SCORES[name](np.rint(sums).astype(np.int64))

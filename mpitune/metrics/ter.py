@@ -67,7 +67,7 @@ class _Shift(NamedTuple):
 class Ter(Counter):
     """Counts the statistics of translations; ``words``, the vocabulary, may grow."""
 
-    label, width = "TER", WIDTH
+    label, width, larger_is_better = "TER", WIDTH, False
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

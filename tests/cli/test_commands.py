@@ -712,6 +712,11 @@ def test_evaluate_options(cli: Cli, texts: dict[str, Path]) -> None:
     assert json.loads(cli(*arguments).output)["scores"][0]["bleu"] < 1
     found = json.loads(cli(*arguments, "--lowercase", "--tokenize", "13a").output)
     assert found["scores"][0]["bleu"] == pytest.approx(100) and "tok:13a" in found["signature"]
+    [other] = json.loads(cli(*arguments, "--metrics", "wer", "exact").output)["scores"]
+    assert (other["wer"], other["exact"]) == (87.5, 0.0) and "bleu" not in other
+    assert cli.refused(2, *arguments, "--metrics", "wars").startswith(
+        "--metrics: found wars, expected one of bleu, ter"
+    )
 
 
 @pytest.mark.parametrize("order", [1, -1])

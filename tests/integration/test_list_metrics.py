@@ -215,7 +215,7 @@ def test_the_report_shows_the_metric(lists: TinyLists, tmp_path: Path, cli: Cli)
     [of_file] = found.values()
     assert of_file["comet"]["oracle"] == pytest.approx(sum(map(max, values)) / len(values))
     said = cli.refused(2, "evaluate", "--lists", lists.folder / "dev.metrics", "--markdown")
-    assert said == "--markdown: found beside --lists, expected --json at most"
+    assert said == "--markdown: found beside --lists, expected --metrics, --tokenize and --json at most"
     assert cli.refused(2, "evaluate", "--hyps", lists.folder / "dev.de").startswith("--refs: found none")
 
 

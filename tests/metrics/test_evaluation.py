@@ -36,14 +36,15 @@ def test_bleu_by_hand() -> None:
     expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
     assert found.scores[0].bleu == pytest.approx(expected, abs=1e-9)
     assert found.scores[0].precisions == pytest.approx([80, 75, 200 / 3, 50])
-    assert (found.scores[0].brevity_penalty, found.scores[0].length_ratio) == (1.0, 1.0)
+    assert (found.scores[0].brevity_penalty, found.scores[0].values["length_ratio"]) == (1.0, 1.0)
     short = evaluate(texts(ref=["a b c d e"]), systems(hyp=["a b c d"])).scores[0]
     assert short.bleu == pytest.approx(100 * math.exp(1 - 5 / 4))
-    assert short.length_ratio == 0.8
+    assert short.values["length_ratio"] == 0.8
 
 
 def test_signature_says_what_was_done() -> None:
-    for tokenize in get_args(Tokenizer):
+    tokenizers: list[Tokenizer] = ["none", "13a", "zh"]
+    for tokenize in tokenizers:
         assert f"tok:{tokenize}" in evaluate(texts(r=REFERENCE), systems(h=GOOD), tokenize=tokenize).signature
     assert "case:mixed" in evaluate(texts(r=REFERENCE), systems(h=GOOD)).signature
     lowered = evaluate(texts(r=REFERENCE), systems(h=[line.upper() for line in REFERENCE]), lowercase=True)
@@ -77,13 +78,13 @@ def test_scores_are_sacrebleus_means_over_runs() -> None:
         assert one.deviations is None and three.deviations is not None
         for name, metric in (("bleu", BLEU(tokenize="none", force=True)), ("ter", TER()), ("chrf", CHRF())):
             expected = [metric.corpus_score(run, references).score for run in runs]
-            assert getattr(three, name) == pytest.approx(mean(expected))
+            assert three.values[name] == pytest.approx(mean(expected))
             assert three.deviations[name] == pytest.approx(stdev(expected))
-            assert getattr(one, name) == pytest.approx(expected[0])
+            assert one.values[name] == pytest.approx(expected[0])
         detailed = [BLEU(tokenize="none", force=True).corpus_score(run, references) for run in runs]
         precisions = zip(*(score.precisions for score in detailed), strict=True)
         assert three.precisions == pytest.approx([mean(column) for column in precisions])
-        assert three.length_ratio == pytest.approx(mean(score.ratio for score in detailed))
+        assert three.values["length_ratio"] == pytest.approx(mean(score.ratio for score in detailed))
 
 
 @pytest.mark.parametrize("test", get_args(SignificanceTest))
@@ -97,6 +98,23 @@ def test_p_values_can_be_repeated_and_tell_bad_from_equal(test: SignificanceTest
     assert bad.p_value is not None and bad.p_value < 0.05
     assert bad.corrected is not None and bad.corrected["bleu"] == 2 * bad.p_value
     assert all((score.intervals is None) == (test == "ar") for score in found.scores)
+
+
+def test_any_metrics() -> None:
+    """Those asked for, in their order, also without BLEU; tokens are for BLEU and the length alone."""
+    asked = ["exact", "wer", "length_ratio"]
+    found = evaluate(texts(r=["a, b", "c d"]), systems(g=["a, b", "c x"], b=["x", "y"]), metrics=asked, tokenize="13a")
+    first, other = found.scores
+    assert first.values == {"exact": 50.0, "wer": 25.0, "length_ratio": 1.0}
+    assert other.values == {"exact": 0.0, "wer": 100.0, "length_ratio": 0.4}
+    assert (first.precisions, first.brevity_penalty) == (None, None)
+    assert found.as_text().splitlines()[:2] == ["nrefs:1|case:mixed|tok:13a", "system  exact match  WER     length"]
+    assert list(found.as_json()["scores"][0])[:5] == ["system", "runs", *asked]
+    found = evaluate(texts(r=REFERENCE), systems(g=GOOD, b=BAD), metrics=["wer", "wer", "bleu"], test="bootstrap")
+    assert list(found.scores[1].p_values or {}) == ["wer", "bleu"] == list(found.scores[0].intervals or {})
+    assert found.scores[1].corrected and found.scores[1].corrected["wer"] < 0.05
+    with pytest.raises(UsageError, match="^--metrics: found BLEU, expected one of bleu, ter, chrf, cer, "):
+        evaluate(texts(r=REFERENCE), systems(g=GOOD), metrics=["BLEU"])
 
 
 def test_runs_of_a_system_count_together() -> None:

@@ -54,6 +54,19 @@ def test_first_and_best_entries_have_the_scores_of_sacrebleu(tmp_path: Path) -> 
     assert [len(line.split()) for line in table[1:]] == [6] * 3 + [5] * 3
 
 
+def test_any_metrics_and_tokens(tmp_path: Path) -> None:
+    """Tokens are for BLEU alone; WER is an error rate, less is better."""
+    lines = [("The house, old.", "It is old!"), ("The house , old .", "It was old!")]
+    (tmp_path / "lists").write_text("".join(f"0 ||| {text} ||| lm=1\n" for text in lines[1]))
+    found = evaluate_lists(tmp_path / "lists", [[lines[0][0]]], print, ["wer", "bleu"], "13a")
+    assert {*found} == {"wer", "bleu"}
+    assert found["bleu"][:2] == pytest.approx([100, 100])
+    # Five words for three: two substitutions and two insertions; and all three words.
+    assert found["wer"][:2] == pytest.approx([400 / 3, 100])
+    with pytest.raises(UsageError, match="--metrics: found woe, expected one of bleu, ter, chrf, cer"):
+        evaluate_lists(tmp_path / "lists", [[lines[0][0]]], print, ["woe"])
+
+
 def test_a_reference_may_be_missing(tmp_path: Path) -> None:
     """Scores are those of sacreBLEU, which is told of it by None."""
     second = [None, "it is a world", None, "nothing here"]

@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
+from support.naive import edit_distance
 
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest
+from mpitune.errors import UsageError
 from mpitune.metrics.bleu import text_statistics
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
 from mpitune.metrics.sentence_bleu import bleu_plus_one
@@ -31,7 +33,11 @@ def bleu(words: Vocabulary, text: str, reference: str) -> float:
     return float(bleu_plus_one(text_statistics(np.array([0, len(word)]), word, [words.encode(reference.split())]))[0])
 
 
-@pytest.mark.parametrize("name", ["bleu", "chrf"])
+def wer(text: str, reference: str) -> float:
+    return -edit_distance(text.split(), reference.split()) / len(reference.split())
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "wer"])
 def test_expected_gains(name: str) -> None:
     words = Vocabulary()
     found = ExpectedGain(name, words.words).of(kbest(words, SCORES))
@@ -40,10 +46,16 @@ def test_expected_gains(name: str) -> None:
         expected = 0.0
         for score, reference in zip(SCORES, TEXTS, strict=True):
             chrf = CHRF().sentence_score(text, [reference]).score / 100
-            expected += math.exp(score) / total * (chrf if name == "chrf" else bleu(words, text, reference))
+            own = {"bleu": bleu(words, text, reference), "chrf": chrf, "wer": wer(text, reference)}
+            expected += math.exp(score) / total * own[name]
         assert gain == pytest.approx(expected)
-    # The model's best entry, which is like no other, is not chosen.
-    assert np.argmax(found) == 1
+    # The model's best entry, which is like no other, is not chosen, but by WER, to which short references matter more.
+    assert np.argmax(found) == (3 if name == "wer" else 1)
+
+
+def test_a_metric_must_be_known() -> None:
+    with pytest.raises(UsageError, match="--mbr: found comet, expected one of bleu, ter, chrf, cer, "):
+        ExpectedGain("comet", [])
 
 
 def test_entries_without_probability_do_not_count() -> None:

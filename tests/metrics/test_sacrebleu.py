@@ -1,26 +1,31 @@
-"""The access to sacreBLEU: corpus BLEU of tokenised text, and counts of sentences."""
+"""The access to sacreBLEU: corpus BLEU of tokenised text, and tokenizers."""
 
 from __future__ import annotations
 
 import gzip
+import re
+import sys
 from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import BLEU
+from sacrebleu.tokenizers import tokenizer_ja_mecab
 
-from mpitune.errors import DataError
+from mpitune.errors import DataError, MachineError
+from mpitune.metrics.choices import Tokenizer
 from mpitune.metrics.evaluation import SystemRuns, evaluate
-from mpitune.metrics.sacrebleu import bleu_statistics, corpus_bleu
+from mpitune.metrics.sacrebleu import corpus_bleu, word_tokenizer
+from mpitune.metrics.sentence_statistics import SentenceStatistics
 
 
 def test_counts_of_sentences_add_up_to_those_of_the_corpus(caplog: pytest.LogCaptureFixture) -> None:
     hypotheses = ["a b c d e .", "x", "", "A b, c d"]
     references = [["a b c x e .", "x y", "z", "a b, c"], ["b c d e", "", "z z", "a b , c d e"]]
     for tokenize, lowercase in (("none", False), ("13a", True)):
-        found = bleu_statistics(hypotheses, references, tokenize, lowercase=lowercase)
+        found = SentenceStatistics(["bleu"]).count([hypotheses], references, tokenize, lowercase=lowercase)
         whole = BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(hypotheses, references)
-        sums = [sum(column) for column in zip(*found, strict=True)]
-        assert sums == [whole.sys_len, whole.ref_len, *whole.counts, *whole.totals]
+        sums = found.sum(axis=(0, 1)).tolist()
+        assert sums[:-1] == [*whole.counts, *whole.totals, whole.sys_len, whole.ref_len]
     assert caplog.text == ""
 
 
@@ -34,6 +39,28 @@ def test_corpus_bleu_is_silent_on_tokenised_text_and_takes_uneven_references(cap
     references = [["a b c d .", "x y z"] if i % 2 else ["a b c d ."] for i in range(150)]
     assert corpus_bleu(hypotheses, references) == pytest.approx(100)
     assert caplog.text == ""
+
+
+def test_a_tokenizer_that_lacks_its_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    told: list[tuple[Tokenizer, str]] = [("ja-mecab", "sacrebleu[ja]"), ("flores200", "pip install sentencepiece")]
+    for name, remedy in told:
+        with pytest.raises(MachineError, match=f"^tokenizer {name}: .* expected .*{re.escape(remedy)}[^\n]*$"):
+            word_tokenizer(name)
+
+
+def test_words_are_tokenised_or_left_as_they_are() -> None:
+    words = ["Ein", "Haus,", "alt\u00a0.", "(neu)"]
+    assert word_tokenizer("none")(words) == words
+    assert word_tokenizer("13a")(words) == ["Ein", "Haus", ",", "alt", ".", "(", "neu", ")"]
+    assert word_tokenizer("zh")(["我爱你", "OK"]) == ["我", "爱", "你", "OK"]
+
+
+def test_japanese_is_tokenised() -> None:
+    pytest.importorskip("MeCab")
+    pytest.importorskip("ipadic")
+    assert word_tokenizer("ja-mecab")(["猫がいる"]) == ["猫", "が", "いる"]
 
 
 def test_nothing_translated_scores_0() -> None:

@@ -10,11 +10,10 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
-from mpitune.metrics.sentence_statistics import sentence_statistics
+from mpitune.metrics.sentence_statistics import SentenceStatistics
 from mpitune.metrics.significance import (
     approximate_randomization,
     bootstrap,
-    corpus_scores,
     holm,
     interval,
     label_differences,
@@ -29,6 +28,7 @@ RUNS = [
     ["the cat lay on the mat by the door", "dog barked the tall man .", "we saw one big red building ."],
     ["cat sat under mat near the door .", "a dog barked at a tall person .", "they saw a big house ."],
 ]
+COUNTER = SentenceStatistics(["bleu", "ter", "chrf"])
 METRICS: dict[str, Any] = {"bleu": BLEU(tokenize="none", force=True), "ter": TER(), "chrf": CHRF()}
 
 
@@ -47,11 +47,11 @@ def difference(name: str, first: list[tuple[int, ...]]) -> float:
 @pytest.mark.slow
 def test_all_permutations_of_labels() -> None:
     """Three sentences, two runs against three: 10 ways to label the translations of a sentence, 1,000 in all."""
-    statistics = sentence_statistics(RUNS, [REFERENCES])
+    statistics = COUNTER.count(RUNS, [REFERENCES])
     assignments = [list(each) for each in product(combinations(range(5), 2), repeat=3)]
     labels = np.array([[[run in runs for run in range(5)] for runs in each] for each in assignments])
-    found = label_differences(statistics, labels)
-    p_values = approximate_randomization(statistics[:, :2], statistics[:, 2:])
+    found = label_differences(statistics, labels, COUNTER.scores)
+    p_values = approximate_randomization(statistics[:, :2], statistics[:, 2:], COUNTER.scores)
     for name in METRICS:
         expected = [difference(name, each) for each in assignments]
         assert found[name].tolist() == pytest.approx(expected)
@@ -64,13 +64,13 @@ def test_all_permutations_of_labels() -> None:
 def test_each_labelling_is_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[np.ndarray] = []
 
-    def record(translations: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    def record(translations: np.ndarray, labels: np.ndarray, scores: Any) -> dict[str, np.ndarray]:
         drawn.append(labels)
-        return {name: np.zeros(len(labels)) for name in ("bleu", "ter", "chrf", "length_ratio")}
+        return {name: np.zeros(len(labels)) for name in ("bleu", "ter")}
 
     monkeypatch.setattr("mpitune.metrics.significance.label_differences", record)
     statistics = np.zeros((2, 5, 30), dtype=np.int64)
-    assert set(approximate_randomization(statistics[:, :2], statistics[:, 2:]).values()) == {1.0}
+    assert set(approximate_randomization(statistics[:, :2], statistics[:, 2:], COUNTER.scores).values()) == {1.0}
     observed, trials = drawn[0], np.concatenate(drawn[1:])
     assert observed.tolist() == [[[True, True, False, False, False]] * 2]
     assert trials.shape == (10_000, 2, 5) and (trials.sum(axis=2) == 2).all()
@@ -84,8 +84,8 @@ def test_few_sentences_cannot_be_significant(differing: int, exact: float) -> No
     """n sentences, all for the worse: of the 2^n ways to swap them, 2 give as large a difference."""
     reference = [f"the cat number {i} sat on the big red mat near the door ." for i in range(30)]
     other = [line.replace("big", "huge") if i < differing else line for i, line in enumerate(reference)]
-    statistics = sentence_statistics([reference, other], [reference])
-    p_values = approximate_randomization(statistics[:, :1], statistics[:, 1:])
+    statistics = COUNTER.count([reference, other], [reference])
+    p_values = approximate_randomization(statistics[:, :1], statistics[:, 1:], COUNTER.scores)
     assert p_values["ter"] == pytest.approx(exact, abs=0.02) and p_values["bleu"] == pytest.approx(exact, abs=0.02)
 
 
@@ -98,18 +98,18 @@ def test_p_values_of_single_runs_are_sacrebleus() -> None:
     for rate in (0.30, 0.36):
         noise = [[word if generator.random() > rate else "x" for word in line.split()] for line in reference]
         systems.append((f"{rate}", [" ".join(line) for line in noise]))
-    statistics = sentence_statistics([text for _, text in systems], [reference])
+    statistics = COUNTER.count([text for _, text in systems], [reference])
     first, second = statistics[:, :1], statistics[:, 1:]
     metrics = {"BLEU": BLEU(tokenize="none"), "chrF2": CHRF()}
     for test, ours, close in (("ar", approximate_randomization, 0.02), ("bs", bootstrap, 0.0)):
-        p_values = ours(first, second)
+        p_values = ours(first, second, COUNTER.scores)
         _, found = PairedTest(list[Any](systems), metrics, [reference], test_type=test)()
         for name, theirs in zip(("bleu", "chrf"), metrics, strict=True):
             result: Any = found[theirs][1]
             assert p_values[name] == pytest.approx(result.p_value, abs=close + 1e-12), (test, name)
             assert 0.001 < result.p_value < 0.9
             if test == "bs":
-                whole = interval(corpus_scores(name, resampled_sums(second)))
+                whole = interval(COUNTER.scores(resampled_sums(second))[name])
                 assert whole == pytest.approx((result.mean, result.ci))
 
 

@@ -1,4 +1,4 @@
-"""TER and chrF by statistics that add up, beside sacreBLEU."""
+"""TER, chrF and chrF++ by statistics that add up, beside sacreBLEU; metrics as learners get them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from support import naive
 
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import empty_translation
+from mpitune.errors import UsageError
 from mpitune.metrics import bleu, chrf, sentence_bleu, ter
 from mpitune.metrics.bleu import WIDTH
 from mpitune.metrics.sentence_bleu import SentenceMetric, bleu_plus_one, liang, make_sentence_metric
-from mpitune.metrics.tuning_metric import METRICS, SPREAD, UNIT, Metric, MetricGold
+from mpitune.metrics.tuning_metric import METRICS, SPREAD, UNIT, Metric, MetricGold, sentence_metric
 
 Sentences = Sequence[tuple[str, Sequence[str]]]
 """A translation with its references."""
@@ -46,21 +47,22 @@ def check(sentences: Sentences) -> None:
     counted = ours("ter", sentences)
     edits, length = counted[:, bleu.WIDTH + ter.EDITS], counted[:, bleu.WIDTH + ter.LENGTH] / ter.UNIT
     for i, (text, references) in enumerate(sentences):
-        theirs = TER().sentence_score(text, references)
-        assert (edits[i], length[i]) == (theirs.num_edits, pytest.approx(theirs.ref_length)), (text, references)
+        each = TER().sentence_score(text, references)
+        assert (edits[i], length[i]) == (each.num_edits, pytest.approx(each.ref_length)), (text, references)
     expected = TER().corpus_score(texts, by_reference).score
     assert -100 * METRICS["ter"].score(counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
 
-    counted = ours("chrf", sentences)
-    found = 100 * METRICS["chrf"].score(counted[:, bleu.WIDTH :])
-    assert found.tolist() == pytest.approx([CHRF().sentence_score(*sentence).score for sentence in sentences])
-    expected = CHRF().corpus_score(texts, by_reference).score
-    assert 100 * METRICS["chrf"].score(counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
+    for name, theirs in (("chrf", CHRF()), ("chrf++", CHRF(word_order=2))):
+        counted = ours(name, sentences)
+        found = 100 * METRICS[name].score(counted[:, bleu.WIDTH :])
+        assert found.tolist() == pytest.approx([theirs.sentence_score(*sentence).score for sentence in sentences])
+        expected = theirs.corpus_score(texts, by_reference).score
+        assert 100 * METRICS[name].score(counted.sum(axis=0)[None, bleu.WIDTH :])[0] == pytest.approx(expected)
 
 
 few = st.lists(st.sampled_from(["a", "b", "ab", "A", "ba", "c"]), max_size=14)
 reordered = st.permutations(["one", "two", "three", "One", "four", "five", "six", "two"])
-odd = st.lists(st.sampled_from(["straße", "STRASSE", "ΑΣ", "ας", "-"]), max_size=4)
+odd = st.lists(st.sampled_from(["straße", "STRASSE", "ΑΣ", "ας", "-", "(as)", "as.", "..", "“as”"]), max_size=4)
 texts = (few | reordered | odd).map(" ".join)
 
 
@@ -165,12 +167,37 @@ def test_gold_scores_of_a_column_do_not_depend_on_its_scale(percent: int) -> Non
     spread = metric.single_scores(counted).std(axis=0)
     metric.set_spreads(spread)
     gold = MetricGold(metric, make_sentence_metric("document"))
+    gold.set_spreads(spread, spread)
     assert gold.score(counted, 4).std() == pytest.approx(SPREAD)
     assert not gold.needs_previous_epoch
     # The score of a set is the mean in its own units, without lists that have no entries.
     nothing = metric.statistics(empty_translation(1), [])
     sums = np.concatenate([counted, nothing]).sum(axis=0)[None]
     assert metric.reported(sums) == pytest.approx([percent * COMET.mean()])
+
+
+@pytest.mark.parametrize("larger_is_better", [True, False])
+def test_a_function_of_texts_is_a_metric(larger_is_better: bool) -> None:
+    """The mean of its scores of sentences; registered metrics are made in the same way."""
+
+    @sentence_metric("first word", larger_is_better=larger_is_better)
+    def first_word(translations: list[str], references: list[str]) -> list[float]:
+        assert references == ["the house is blue"]
+        return [0.25 if text.startswith("the ") else 0.0 for text in translations]
+
+    counter = first_word(WORDS.words)
+    counted = counter.statistics(KBEST, REFERENCES)
+    sign = 1 if larger_is_better else -1
+    assert counter.sentence_score(counted).tolist() == [sign * 0.25, 0.0, sign * 0.25, 0.0]
+    assert counter.printed(counted.sum(axis=0)[None]).tolist() == [12.5]
+    assert counter.printed(np.zeros((1, counter.width), dtype=np.int64)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("wrong", [[1.0] * 3, [float("nan")] * 4, [1e5] * 4])
+def test_a_function_of_texts_has_a_number_for_each(wrong: list[float]) -> None:
+    counter = sentence_metric("odd")(lambda translations, references: wrong)(WORDS.words)
+    with pytest.raises(UsageError, match="metric odd: found the values .*, expected 4, from -10000 to 10000"):
+        counter.statistics(KBEST, REFERENCES)
 
 
 def test_a_negative_weight_turns_a_metric_round() -> None:
@@ -193,18 +220,21 @@ def test_bleu_alone_is_what_it_was() -> None:
 
 def test_bleu_in_a_sum_has_the_form_of_the_gold_score() -> None:
     metric = Metric({"bleu": 1.0, "comet": 1.0}, WORDS.words)
-    metric.set_spreads(np.array([0.25, 0.5]))
+    spreads = np.array([0.25, 0.5])
     counted = metric.statistics(KBEST, REFERENCES)
-    found = MetricGold(metric, SentenceMetric(liang)).score(counted, 4)
-    assert found == pytest.approx(SPREAD * (liang(counted) / 0.25 + COMET / 0.5) / 2)
+    gold = MetricGold(metric, SentenceMetric(liang))
+    gold.set_spreads(spreads, spreads)
+    assert gold.score(counted, 4) == pytest.approx(SPREAD * (liang(counted) / 0.25 + COMET / 0.5) / 2)
     document, inner = make_sentence_metric("document"), make_sentence_metric("document")
     gold = MetricGold(metric, inner)
+    gold.set_spreads(spreads, 2 * spreads)
     assert gold.needs_previous_epoch
-    for _ in range(2):
-        gold.start_epoch(counted[:2, :WIDTH].astype(np.int32))
-        document.start_epoch(counted[:2, :WIDTH].astype(np.int32))
+    for place in (slice(0, 0), slice(0, 2)):
+        gold.start_epoch(counted[place, :WIDTH].astype(np.int32))
+        document.start_epoch(counted[place, :WIDTH].astype(np.int32))
         own = np.ascontiguousarray(counted[:, :WIDTH])
-        expected = SPREAD * (document.score(own, 4) / 0.25 + COMET / 0.5) / 2
+        # With 1-best translations of an epoch before, its score has other units.
+        expected = SPREAD * (document.score(own, 4) / 0.25 + COMET / 0.5) / (4 if place.stop else 2)
         assert gold.score(counted, 4) == pytest.approx(expected)
         gold.update_context(counted, 4)
         document.update_context(own, 4)

@@ -59,6 +59,16 @@ def statistics(text: Sequence[int], references: Sequence[Sequence[int]]) -> list
     return [*matches, *totals, len(text), closest, max(len(reference) for reference in references)]
 
 
+def edit_distance(text: Sequence[object], other: Sequence[object]) -> int:
+    """The least number of insertions, deletions and substitutions from ``text`` to ``other``."""
+    row = list(range(len(other) + 1))
+    for i, mine in enumerate(text, start=1):
+        above, row = row, [i]
+        for j, theirs in enumerate(other):
+            row.append(min(above[j] + (mine != theirs), above[j + 1] + 1, row[j] + 1))
+    return row[-1]
+
+
 def gold(name: str, row: Sequence[float]) -> float:
     """The gold score called ``name`` of one row of statistics."""
     m, t, length, reference, longest = row[:4], row[4:8], row[8], row[9], row[10]

@@ -48,15 +48,11 @@ def with_metric(row: Sequence[int], metric: str) -> list[int]:
         return [*with_metric(row, "ter"), *with_metric(row, "comet")[-2:]]
     if metric == "ter":
         return [*row, length - matches[0] + matches[3], reference * ter.UNIT]
-    if metric == "chrf":
-        return [
-            *row,
-            *(4 * length - n for n in range(6)),
-            *(4 * reference - n for n in range(6)),
-            *matches,
-            *matches[:2],
-        ]
-    return list(row)
+    if metric in ("chrf", "chrf++"):
+        orders = METRICS[metric].width // 3
+        totals = [4 * words - n for words in (length, reference) for n in range(orders)]
+        return [*row, *totals, *[*matches, *matches][:orders]]
+    return list(row) if metric == "bleu" else [*row, length - matches[0], reference]
 
 
 def corners(pools: Sequence[NBestPool], w: np.ndarray, d: np.ndarray) -> list[float]:
