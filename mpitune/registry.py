@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+from mpitune.errors import MpituneError, UsageError
 
 T = TypeVar("T")
 P = TypeVar("P")
+
+
+plugin_files: set[str] = set()
+"""The files of one's own that register parts."""
+
+
+class Origin(NamedTuple):
+    """Where a part comes from that does not come with mpitune."""
+
+    file: str
+    """Its file; of a script, the name of its module."""
+    digest: str
+    """Of its text, on which results depend."""
 
 
 class Registry(Mapping[str, T]):
@@ -21,18 +36,27 @@ class Registry(Mapping[str, T]):
         """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: known ones."""
         self._places, self._parts = places, dict(parts or {})
         self.first = (*first, *self._parts)
+        self.origins: dict[str, Origin] = {}
+        """Of the parts that do not come with mpitune, by name."""
         self._loaded = False
 
-    def register(self, name: str) -> Callable[[P], P]:
+    def register(self, name: str, origin: Origin | None = None) -> Callable[[P], P]:
         """A decorator of the class or function that is the part called ``name``. Raises ValueError for a second one."""
 
         def add(part: P) -> P:
             if name in self._parts:
                 raise ValueError(f"{name} is registered twice")
             self._parts[name] = part  # type: ignore[assignment]  # a class keeps its own type
+            if origin is not None:
+                self.origins[name] = origin
             return part
 
         return add
+
+    def drop(self, file: str, name: str | None = None) -> None:
+        """Forget the parts that come from ``file``; or that called ``name``, if it does."""
+        for each in [each for each, origin in self.origins.items() if origin.file == file and name in (None, each)]:
+            del self._parts[each], self.origins[each]
 
     def __getitem__(self, name: str) -> T:
         return self._all()[name]
@@ -53,3 +77,20 @@ class Registry(Mapping[str, T]):
             # Not before: an import that has failed fails again, rather than leave parts out.
             self._loaded = True
         return self._parts
+
+
+def fault(error: BaseException) -> UsageError | None:
+    """The error to report where ``error`` was raised in one of `plugin_files`, or in what it has called; else None."""
+    if isinstance(error, MpituneError):
+        return None
+    if isinstance(error, SyntaxError) and error.filename in plugin_files:
+        return UsageError(f"{error.filename}:{error.lineno or 1}: found {error.msg}, expected Python")
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        if (name := trace.tb_frame.f_code.co_filename) in plugin_files:
+            place = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    if not place:
+        return None
+    what = type(error).__name__ + (f" ({error})" if str(error) else "")
+    return UsageError(f"{place}: found {what}, expected none in a plugin")

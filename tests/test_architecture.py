@@ -29,6 +29,7 @@ LAYERS = [
     {"learner"},
     {"runtime"},
     {"exchange"},
+    {"plugins"},
     {"config"},
     {"store"},
     {"run_folder"},

@@ -26,7 +26,7 @@ DOCUMENTS = {
 README, COMMANDS, INSIDE = (DOCUMENTS[name] for name in ("README.md", "jobs/commands.md", "mpitune/README.md"))
 EVERYTHING = "\n\n".join(DOCUMENTS.values())
 SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "mpitune").rglob("*.py"))}
-TABLES = ("run", "data", "grammar", "lm", "decoder", "features", "learner", "parallel", "select", "local")
+TABLES = ("run", "data", "grammar", "lm", "decoder", "features", "learner", "parallel", "select", "local", "plugins")
 LEAST = {
     "data": '[data]\nsource = "a"\nreferences = ["b"]\n',
     "grammar": '[grammar]\nfile = "g"\n',

@@ -22,6 +22,7 @@ from mpitune.cli.streams import STANDARD_INPUT, open_streams
 from mpitune.early_signals import is_first_on_machine
 from mpitune.errors import MachineError, MpituneError, StopRequested, printable
 from mpitune.exchange.launcher import is_first_process
+from mpitune.registry import fault
 from mpitune.runtime.log import LOG, log_to_file, write_traceback
 from mpitune.runtime.signals import raised_signals
 
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _abort_all(comm, 1)
         raise
     except Exception as error:
+        if of_plugin := fault(error):
+            return _report_error(of_plugin, comm)
         if lack := _lack_of_memory(error):
             return _report_error(MachineError(f"not enough memory{f': {lack}' if str(lack) else ''}"), comm)
         if isinstance(error, OSError):

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from mpitune.cli.job import load_plugins_of
 from mpitune.cli.output import print_message
 from mpitune.config.load import load
 from mpitune.errors import MpituneError, printable
@@ -29,6 +30,8 @@ def run_report(options: argparse.Namespace, comm: Comm) -> None:
     from mpitune.report.html import write_report
 
     def make() -> None:
+        for folder in folders:
+            load_plugins_of(folder)
         output = options.output or folders[0]
         path = write_report(folders, _examples, output, print_message)
         print(printable(f"the report: {path}"), flush=True)

@@ -26,6 +26,7 @@ from mpitune.exchange.links import Link
 from mpitune.exchange.liveness import Liveness
 from mpitune.exchange.sparse_rows import SparseVectors, partition_columns, sort_by_shard
 from mpitune.exchange.work_queue import MessageQueue, SerialWorkQueue, WorkQueue
+from mpitune.registry import fault
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -388,8 +389,8 @@ class MpiComm:
             try:
                 # Pickled inside the try block, so that a result that cannot be pickled is an error on every rank too.
                 message = pickle.dumps((function(*args, **kwargs), None))
-            except Exception as error:
-                raised = error
+            except Exception as caught:
+                raised = error = fault(caught) or caught
                 message = pickle.dumps((None, _portable(error)))
         result, failure = pickle.loads(self.bcast(message))
         failure = raised or failure

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import TypeVar
+
+import numpy as np
 
 from mpitune.array_files.csr import iter_rows, select_rows
 from mpitune.errors import UsageError
 from mpitune.grammar.rules import RuleTypes
-from mpitune.grammar.sparse import TEMPLATES, Gap, OfRule, Rule, template_names
+from mpitune.grammar.sparse import TEMPLATES, Fired, Gap, OfRule, Rule, template_names
+
+T = TypeVar("T")
 
 _CONTROLS = dict.fromkeys([*range(32), 127], "_")
 """Replacements of control characters, by their numbers."""
@@ -31,8 +35,8 @@ GLUE = (
 
 
 def features(templates: Sequence[str], rule: Rule) -> list[tuple[str, float]]:
-    """Features that ``rule`` fires, with their counts. Raises UsageError for an unknown template."""
-    return [(name, float(count)) for name, count in Counter(_fired(_look_up(templates), rule)).items()]
+    """Features that ``rule`` fires, with their values. Raises UsageError for an unknown template."""
+    return list(fired_by(_look_up(templates), rule).items())
 
 
 def all_names(
@@ -45,16 +49,19 @@ def all_names(
     functions = _look_up(templates)
     # Without templates, no rule need be spelled out.
     for rule in chain(_all_as_symbols(types, categories, words), GLUE) if functions else ():
-        yield from _fired(functions, rule)
+        yield from fired_by(functions, rule)
 
 
-def all_fired(
-    templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str]
-) -> Iterator[Counter[str]]:
-    """Yield the features that each of ``types`` fires, with their counts; without ``templates`` nothing."""
+def fired_by_types(
+    templates: Sequence[str], types: RuleTypes, numbers: np.ndarray, categories: Sequence[str], words: Sequence[str]
+) -> Iterator[dict[str, float]]:
+    """Yield the features that each of the ``types`` with these ``numbers`` fires, with their values."""
     functions = _look_up(templates)
-    for rule in _all_as_symbols(types, categories, words) if functions else ():
-        yield Counter(_fired(functions, rule))
+    chosen = types._replace(
+        side=types.side[numbers], target_side=types.target_side[numbers], alignment=types.alignment[numbers]
+    )
+    for rule in _all_as_symbols(chosen, categories, words):
+        yield fired_by(functions, rule)
 
 
 def as_symbols(types: RuleTypes, rule_type: int, categories: Sequence[str], words: Sequence[str]) -> Rule:
@@ -99,13 +106,24 @@ def checked(templates: Sequence[str]) -> Sequence[str]:
     return templates
 
 
+def that_may_fire(names: Sequence[str], templates: Sequence[str]) -> list[str]:
+    """Those of ``templates`` that one of the ``names`` may come from. Raises UsageError for an unknown template."""
+    return [each for each in checked(templates) if any(name.startswith(TEMPLATES[each].prefix) for name in names)]
+
+
 def _look_up(templates: Sequence[str]) -> list[OfRule]:
     return [TEMPLATES[template].fire for template in checked(templates)]
 
 
-def _fired(templates: Sequence[OfRule], rule: Rule) -> list[str]:
-    """List the names that ``rule`` fires, with repetitions."""
-    return [without_separators(name) for template in templates for name in template(rule)]
+def fired_by(templates: Sequence[Callable[[T], Iterable[Fired]]], of: T) -> dict[str, float]:
+    """The features of a rule, or of an entry of a list: of each name the sum of its values."""
+    total: dict[str, float] = {}
+    for template in templates:
+        for each in template(of):
+            name, value = (each, 1.0) if isinstance(each, str) else each
+            name = without_separators(name)
+            total[name] = total.get(name, 0.0) + value
+    return total
 
 
 def without_separators(text: str) -> str:
