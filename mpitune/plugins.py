@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -150,11 +149,7 @@ def norm(name: str) -> Callable[[F], F]:
 
     def add(function: F) -> F:
         def checked(columns: WeightColumns, shards: int) -> np.ndarray:
-            norms = np.asarray(function(columns, shards), dtype=np.float64)
-            if norms.shape != columns.id.shape or not np.isfinite(norms).all():
-                found = f"norms of shape {norms.shape}" if np.isfinite(norms).all() else "norms that are not finite"
-                _wrong(function, found, f"{len(columns.id)} finite numbers, one for each feature")
-            return norms
+            return _numbers(function, function(columns, shards), len(columns.id))
 
         _add(NORMS, name, checked, function)
         return function
@@ -168,7 +163,8 @@ def method(name: str) -> Callable[[M], M]:
     The class is a frozen dataclass derived from `Method`: its fields, made by `number`, `choice` and `noted`, are the
     keys of ``[learner.NAME]``, ``about`` explains them, ``make`` returns the `OnlineLearner`, ``remedy`` says what to
     lower if its steps are too large. The learner's ``update`` gets a list and its gold scores, larger is better, and
-    changes ``weights.value`` (float64, by slot, as in ``kbest.feature_index``) where ``weights.frozen`` is False.
+    changes ``weights.value`` (float64, by slot, as in ``kbest.feature_index``) where ``weights.frozen`` is False. Slots
+    differ from rank to rank: sums over features run in the order of a list's rows, or are exact (`math.fsum`).
     """
 
     def add(cls: M) -> M:
@@ -259,11 +255,11 @@ def _features(function: Callable[[Any], Iterable[Fired]], prefix: str, of: Any) 
         match each:
             case str():
                 name, value = each, 1.0
-            case (str() as name, Real() as real):
-                value = float(real)
+            case (str() as name, int() | float() | np.number() as given):
+                value = float(given)
             case _:
                 _wrong(function, repr(each), "a feature: a name, or a name and a value")
-        if not (name.startswith(prefix) and is_feature_name(without_separators(name))):
+        if not (name.startswith(prefix) and (is_feature_name(name) or is_feature_name(without_separators(name)))):
             _wrong(function, f"the feature {name!r}", f"a name without blanks that begins with {prefix}")
         if not abs(value) <= LARGEST_NUMBER:
             _wrong(function, f"the value {value} of {name}", IN_RANGE)
@@ -274,10 +270,10 @@ def _features(function: Callable[[Any], Iterable[Fired]], prefix: str, of: Any) 
 def _units(function: Callable[..., Any], words: list[str], references: list[list[str]]) -> tuple[int, int]:
     """The score of a sentence as statistics of a column."""
     value = function(words, references)
-    number = float(value) if isinstance(value, Real) else math.nan
-    if not abs(number) <= LARGEST_SCORE:
+    score = float(value) if isinstance(value, int | float | np.number) else math.nan
+    if not abs(score) <= LARGEST_SCORE:
         _wrong(function, f"the score {value!r}", f"a number of at most {LARGEST_SCORE}")
-    return round(number * UNIT), 1
+    return round(score * UNIT), 1
 
 
 def _whole_numbers(
@@ -294,10 +290,18 @@ def _whole_numbers(
 
 
 def _set_scores(score: Callable[[np.ndarray], np.ndarray], statistics: np.ndarray) -> np.ndarray:
-    scores = np.asarray(score(statistics), dtype=np.float64)
-    if scores.shape != (len(statistics),) or not np.isfinite(scores).all():
-        _wrong(score, f"scores of shape {scores.shape}: {scores}"[:80], f"{len(statistics)} finite numbers")
-    return scores
+    return _numbers(score, score(statistics), len(statistics))
+
+
+def _numbers(function: Callable[..., Any], found: Any, size: int) -> np.ndarray:
+    """float64 [size]: what ``function`` has returned, if it is that."""
+    try:
+        numbers = np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.full(size, np.nan)
+    if numbers.shape != (size,) or not np.isfinite(numbers).all():
+        _wrong(function, " ".join(repr(found).split())[:60], f"{size} finite numbers, float64 [{size}]")
+    return numbers
 
 
 def _wrong(written: Any, found: str, expected: str) -> NoReturn:

@@ -196,7 +196,7 @@ SCORED: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "too large": (lambda words, references: 1e5, {}, "found the score 100000.0"),
     "too few": (lambda *_: [1], {"width": 2, "score": np.sum}, "found the statistics [1], expected 2 whole numbers"),
     "fractions": (lambda *_: [1.5], {"width": 1, "score": np.sum}, "found the statistics [1.5]"),
-    "one score": (lambda *_: [1], {"width": 1, "score": lambda sums: 1.0}, "found scores of shape ()"),
+    "one score": (lambda *_: [1], {"width": 1, "score": lambda sums: 1.0}, "found 1.0, expected 2 finite numbers"),
 }
 
 
@@ -211,13 +211,15 @@ def test_scores_are_numbers(case: str) -> None:
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(("norms", "said"), [([1.0], "norms of shape (1,)"), ([np.nan, 1.0], "that are not finite")])
-def test_norms_are_finite_numbers(norms: list[float], said: str) -> None:
+@pytest.mark.parametrize(
+    ("norms", "said"), [([1.0], "[1.0]"), (np.array([np.nan, 1.0]), "array([nan, 1.])"), ("ab", "'ab'")]
+)
+def test_norms_are_finite_numbers(norms: object, said: str) -> None:
     norm("wrong")(lambda columns, shards: norms)
     columns = WeightColumns(np.zeros(2, dtype=np.uint64), np.arange(3), np.ones(2))
-    with pytest.raises(UsageError, match=r"test_plugins.py:\d+: found norms") as refused:
+    with pytest.raises(UsageError, match=r"test_plugins.py:\d+: found ") as refused:
         NORMS["wrong"](columns, 1)
-    assert said in str(refused.value)
+    assert f"found {said}, expected 2 finite numbers" in str(refused.value)
 
 
 def test_an_exception_in_a_plugin_has_its_line(tmp_path: Path) -> None:

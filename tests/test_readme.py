@@ -151,8 +151,10 @@ LEAST_LISTS = {
 }
 
 
+@pytest.mark.usefixtures("own_parts")
 @pytest.mark.parametrize("shown", jobs_shown())
 def test_jobs_shown_load(tmp_path: Path, shown: str) -> None:
+    (tmp_path / "plugins").symlink_to(ROOT / "jobs" / "plugins")
     given = tomllib.loads(shown)
     from_lists = "lists" in given.get("data", {}) or "files" in given.get("features", {})
     needed = LEAST_LISTS if from_lists else LEAST

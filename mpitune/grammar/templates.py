@@ -71,31 +71,42 @@ def as_symbols(types: RuleTypes, rule_type: int, categories: Sequence[str], word
     source = types.source[types.source_ptr[side] : types.source_ptr[side + 1]].tolist()
     target = types.target[types.target_ptr[target_side] : types.target_ptr[target_side + 1]].tolist()
     links = types.align[types.align_ptr[alignment] : types.align_ptr[alignment + 1]].ravel().tolist()
-    return _make_rule(int(types.lhs[side]), source, target, links, categories, words)
+    return _make_rule(int(types.lhs[side]), _source_side(source, categories, words), target, links, categories, words)
 
 
 def _all_as_symbols(types: RuleTypes, categories: Sequence[str], words: Sequence[str]) -> Iterable[Rule]:
     sources = iter_rows(*select_rows(types.source_ptr, types.source, types.side))
     targets = iter_rows(*select_rows(types.target_ptr, types.target, types.target_side))
     links = iter_rows(*select_rows(2 * types.align_ptr, types.align.ravel(), types.alignment))
-    for of_type in zip(types.lhs[types.side].tolist(), sources, targets, links, strict=True):
-        yield _make_rule(*of_type, categories, words)
+    before: list[int] = []
+    side: tuple[Sequence[str | Gap], Sequence[Gap]] = (), ()
+    for lhs, source, target, flat in zip(types.lhs[types.side].tolist(), sources, targets, links, strict=True):
+        if source != before:  # most types have the source side of the one before
+            before, side = source, _source_side(source, categories, words)
+        yield _make_rule(lhs, side, target, flat, categories, words)
+
+
+def _source_side(
+    source: list[int], categories: Sequence[str], words: Sequence[str]
+) -> tuple[Sequence[str | Gap], Sequence[Gap]]:
+    """The symbols of a source side, and its gaps."""
+    gaps = [Gap(categories[-1 - gap], n) for n, gap in enumerate((s for s in source if s < 0), start=1)]
+    following = iter(gaps)
+    return [words[symbol] if symbol >= 0 else next(following) for symbol in source], gaps
 
 
 def _make_rule(
-    lhs: int, source: list[int], target: list[int], links: list[int], categories: Sequence[str], words: Sequence[str]
+    lhs: int,
+    side: tuple[Sequence[str | Gap], Sequence[Gap]],
+    target: list[int],
+    links: list[int],
+    categories: Sequence[str],
+    words: Sequence[str],
 ) -> Rule:
-    """Spell out a rule; ``links``: source position, target position of each link, flattened."""
-    source_side: list[str | Gap] = []
-    gaps: list[Gap] = []
-    for symbol in source:
-        if symbol < 0:
-            gaps.append(Gap(categories[-1 - symbol], len(gaps) + 1))
-            source_side.append(gaps[-1])
-        else:
-            source_side.append(words[symbol])
+    """Spell out a rule; ``side``: of `_source_side`; ``links``: source position, target position of each, flattened."""
+    source, gaps = side
     target_side = [words[symbol] if symbol >= 0 else gaps[-1 - symbol] for symbol in target]
-    return Rule(categories[lhs], source_side, target_side, list(zip(links[::2], links[1::2], strict=True)))
+    return Rule(categories[lhs], source, target_side, list(zip(links[::2], links[1::2], strict=True)))
 
 
 def checked(templates: Sequence[str]) -> Sequence[str]:
