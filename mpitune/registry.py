@@ -1,4 +1,7 @@
-"""Parts that register themselves by name, such as methods and metrics: adding one is adding a file to a package."""
+"""Parts that register themselves by name, such as methods and metrics: adding one is adding a file to a package.
+
+Parts of one's own are in files outside of it, plugins, whose faults are told as those of the user.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from mpitune.exchange.selection import NORMS
 
 pytestmark = pytest.mark.usefixtures("own_parts")
 
+LENGTHS = re.compile(r"Len:(\d+)_(\d+)$")
 EXAMPLES = sorted((ROOT / "jobs" / "plugins").glob("*.py"))
 TABLES: dict[str, Any] = {
     **DEVTEST,
@@ -55,7 +58,20 @@ def test_ranks_and_interruptions_change_no_bit(tiny: Tiny, tmp_path: Path, cli: 
     assert found[1]["selected_features"] > 0
     shown = cli("weights", tmp_path / "alone", "--template", "rule-lengths").output.splitlines()
     assert shown and all(line.startswith("Len:") for line in shown)
-    assert cli("decode", tmp_path / "alone" / "config.toml", "--input", tiny.folder / "dev.de").code == 0
+    lists = ["--input", tiny.folder / "dev.de", "--nbest", "3", "--format", "json"]
+    entries = cli("decode", tmp_path / "alone" / "config.toml", *lists).output.splitlines()
+    assert len(entries) >= 8
+    for entry in entries:
+        check_features(json.loads(entry)["features"])
+
+
+def check_features(features: dict[str, float]) -> None:
+    """Each rule of a derivation has a feature of each template, with the name and the value that belong together."""
+    rules, shapes = (sum(features[name] for name in features if name.startswith(prefix)) for prefix in ("R:", "Shape"))
+    lengths = {(int(match[1]), int(match[2])): features[match[0]] for match in map(LENGTHS.match, features) if match}
+    assert rules == shapes == sum(lengths.values()) > 0
+    difference = sum(count * (target - source) for (source, target), count in lengths.items())
+    assert features.get("Len:difference", 0.0) == difference
 
 
 def test_a_changed_plugin_is_refused_by_name(tiny: Tiny, tmp_path: Path, cli: Cli) -> None:
