@@ -166,7 +166,7 @@ def test_no_output_is_a_file_that_the_job_names(
     world: World, cli: Cli, tmp_path: Path, key: Argument, link: str
 ) -> None:
     path = tmp_path / "mine"
-    path.write_text("formalism=scfg\n")
+    path.write_text("mine = 1\n" if key.name == "plugins.modules" else "formalism=scfg\n")
     name = named_again(path, link, tmp_path)
     _, job, *settings = world.call(key, path)
     words = ["decode", job, *settings, "--input", str(world.folder / "dev.de"), "--output", str(name)]
