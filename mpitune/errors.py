@@ -102,10 +102,16 @@ def raised_on_all_ranks(error: MpituneError) -> MpituneError:
     return error
 
 
+plugin_files: set[str] = set()
+"""The files of the user's own that register parts (`mpitune.plugins`)."""
+
+
 def as_told(error: BaseException) -> BaseException:
-    """``error`` as the user is told of it: a MachineError for a failure of the system, a bug as it is."""
+    """``error`` as the user is told of it: of a plugin, of the system, or a bug as it is."""
     if isinstance(error, MpituneError):
         return error
+    if of_plugin := fault(error):
+        return of_plugin
     if lack := _lack_of_memory(error):
         return MachineError(f"not enough memory{f': {lack}' if str(lack) else ''}")
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
@@ -113,6 +119,21 @@ def as_told(error: BaseException) -> BaseException:
         where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         return MachineError(f"{where}{error.strerror or error}")
     return error
+
+
+def fault(error: BaseException) -> UsageError | None:
+    """The error to report where ``error`` was raised in one of `plugin_files`, or in what it has called; else None."""
+    if isinstance(error, SyntaxError) and error.filename in plugin_files:
+        return UsageError(f"{error.filename}:{error.lineno or 1}: found {error.msg}, expected Python")
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        if (name := trace.tb_frame.f_code.co_filename) in plugin_files:
+            place = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    if not place:
+        return None
+    what = type(error).__name__ + (f" ({error})" if str(error) else "")
+    return UsageError(f"{place}: found {what}, expected none in a plugin")
 
 
 def _lack_of_memory(error: BaseException | None) -> BaseException | None:

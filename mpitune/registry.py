@@ -1,14 +1,26 @@
-"""Parts that register themselves by name, such as methods and metrics: adding one is adding a file to a package."""
+"""Parts that register themselves by name, such as methods and metrics: adding one is adding a file to a package.
+
+Parts of one's own are in files outside of it, plugins, whose faults are told as those of the user.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 P = TypeVar("P")
+
+
+class Origin(NamedTuple):
+    """Where a part comes from that does not come with mpitune."""
+
+    file: str
+    """Its file; of a script, the name of its module."""
+    digest: str
+    """Of its text, on which results depend."""
 
 
 class Registry(Mapping[str, T]):
@@ -21,18 +33,27 @@ class Registry(Mapping[str, T]):
         """``places``: packages, each of whose modules may register parts; ``first``: names; ``parts``: known ones."""
         self._places, self._parts = places, dict(parts or {})
         self.first = (*first, *self._parts)
+        self.origins: dict[str, Origin] = {}
+        """Of the parts that do not come with mpitune, by name."""
         self._loaded = False
 
-    def register(self, name: str) -> Callable[[P], P]:
+    def register(self, name: str, origin: Origin | None = None) -> Callable[[P], P]:
         """A decorator of the class or function that is the part called ``name``. Raises ValueError for a second one."""
 
         def add(part: P) -> P:
             if name in self._parts:
                 raise ValueError(f"{name} is registered twice")
             self._parts[name] = part  # type: ignore[assignment]  # a class keeps its own type
+            if origin is not None:
+                self.origins[name] = origin
             return part
 
         return add
+
+    def drop(self, file: str, name: str | None = None) -> None:
+        """Forget the parts that come from ``file``; or that called ``name``, if it does."""
+        for each in [each for each, origin in self.origins.items() if origin.file == file and name in (None, each)]:
+            del self._parts[each], self.origins[each]
 
     def __getitem__(self, name: str) -> T:
         return self._all()[name]

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,7 +16,13 @@ from support.fake import Session, golden_session, own_session
 from support.runs import Decodes
 from support.tiny import DEVTEST, Tiny
 
+from mpitune.config import plugin_files
 from mpitune.corpus.progress import draw_on
+from mpitune.exchange.selection import NORMS
+from mpitune.grammar.sparse import TEMPLATES, prefixes
+from mpitune.learner.methods import METHODS
+from mpitune.metrics.tuning_metric import METRICS
+from mpitune.registry import Registry
 from mpitune.runtime.log import LOG
 from mpitune.runtime.signals import StopFlag
 
@@ -92,6 +99,18 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def session(request: pytest.FixtureRequest) -> Session:
     """A recorded session with cdec: one that lies with the tests, and the one beside the repository."""
     return own_session() if request.param == "own" else golden_session(request.getfixturevalue("shared"))
+
+
+@pytest.fixture
+def own_parts() -> Iterator[None]:
+    """Parts that plugins, or the test itself, register are forgotten at its end."""
+    registries: list[Registry[Any]] = [TEMPLATES, METRICS, NORMS, METHODS]
+    before = [(dict(registry), dict(registry.origins)) for registry in registries]
+    yield
+    for registry, (parts, origins) in zip(registries, before, strict=True):
+        registry._parts, registry.origins = parts, origins
+    prefixes.cache_clear()
+    plugin_files._executed.clear()
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ PACKAGE = ROOT / "mpitune"
 MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 LAYERS = [
-    {"early_signals", "errors", "jit", "child_launcher", "__init__", "registry"},
+    {"early_signals", "errors", "jit", "child_launcher", "__init__"},
+    {"registry"},
     {"files", "portable_math", "schema"},
     {"ownership"},
     {"array_files"},
@@ -29,6 +30,7 @@ LAYERS = [
     {"learner"},
     {"runtime"},
     {"exchange"},
+    {"plugins"},
     {"config"},
     {"store"},
     {"run_folder"},
@@ -94,16 +96,11 @@ RANK_ROOMS = {"exchange", "training", "runtime"}
 OF_THE_JOB = {"config", "runtime", "exchange"}
 """Packages of a job and its processes: all other packages get plain values and callbacks."""
 KNOW_THE_JOB = {
-    "api",
-    "cli",
-    "training",
-    "store/extract_grammars",
-    "run_folder/reader",
-    "exchange/liveness",
-    "config/spec",
+    *("api", "cli", "training", "store/extract_grammars", "run_folder/reader", "exchange/liveness"),
+    *("config/spec", "config/effective_keys", "plugins"),
 }
 """Packages and modules that may import those nevertheless; the reader reads config.toml, and tomllib has one door; a
-rank that waits for others looks whether it was asked to stop; the job names norms."""
+rank that waits for others looks whether it was asked to stop; the job names norms, which plugins register."""
 
 FOR_USERS = [
     path.relative_to(ROOT).as_posix()

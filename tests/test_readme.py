@@ -26,7 +26,7 @@ DOCUMENTS = {
 README, COMMANDS, INSIDE = (DOCUMENTS[name] for name in ("README.md", "jobs/commands.md", "mpitune/README.md"))
 EVERYTHING = "\n\n".join(DOCUMENTS.values())
 SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "mpitune").rglob("*.py"))}
-TABLES = ("run", "data", "grammar", "lm", "decoder", "features", "learner", "parallel", "select", "local")
+TABLES = ("run", "data", "grammar", "lm", "decoder", "features", "learner", "parallel", "select", "local", "plugins")
 LEAST = {
     "data": '[data]\nsource = "a"\nreferences = ["b"]\n',
     "grammar": '[grammar]\nfile = "g"\n',
@@ -151,8 +151,10 @@ LEAST_LISTS = {
 }
 
 
+@pytest.mark.usefixtures("own_parts")
 @pytest.mark.parametrize("shown", jobs_shown())
 def test_jobs_shown_load(tmp_path: Path, shown: str) -> None:
+    (tmp_path / "plugins").symlink_to(ROOT / "jobs" / "plugins")
     given = tomllib.loads(shown)
     from_lists = "lists" in given.get("data", {}) or "files" in given.get("features", {})
     needed = LEAST_LISTS if from_lists else LEAST

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mpitune.config import load, spec
-from mpitune.errors import UsageError
+from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.files import check_place
+from mpitune.files import check_place, is_file
 from mpitune.ownership import reads
+from mpitune.run_folder.layout import RunFolder
 from mpitune.schema import entries, set_key, values
 from mpitune.training import job_inputs
 
@@ -94,6 +95,21 @@ class Job:
 def as_job(given: Job | str | os.PathLike[str] | Mapping[str, Any]) -> Job:
     """``given``, or the job that it describes."""
     return given if isinstance(given, Job) else Job(given)
+
+
+def load_plugins_of(path: Path, warn: Callable[[str], None]) -> None:
+    """Load the plugins of the run with the model ``path`` (a run folder, or a file in it), if it is one of a run.
+
+    If one is no longer there, ``warn`` is told: to read a run takes no files outside of it.
+    """
+    for folder in (path, path.parent, path.parent.parent):
+        config = RunFolder(folder).config
+        if is_file(config):
+            try:
+                load.load_plugins_of_job(load.read_tables(config), config)
+            except DataError as error:
+                warn(f"{error}: features of its templates count as dense ones")
+            return
 
 
 def note(job: spec.Job, comm: Comm) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mpitune.api.call import alone, collective
 from mpitune.api.decoder import Decoder
-from mpitune.api.job import Job, as_job, note
+from mpitune.api.job import Job, as_job, load_plugins_of, note
 from mpitune.api.weights import Weights
 from mpitune.config.load import load
 from mpitune.corpus.lines import read_text
@@ -152,6 +152,8 @@ def report(folders: Sequence[Path], output: Path | None = None, warn: Callable[[
     from mpitune.report.html import write_report
 
     with alone():
+        for folder in folders:
+            load_plugins_of(folder, warn)
         return Report(write_report(folders, _examples, output, warn))
 
 

@@ -11,10 +11,12 @@ from typing import Any, Self
 import numpy as np
 
 from mpitune.api.call import alone
+from mpitune.api.job import load_plugins_of
 from mpitune.corpus.weights import export_weights
 from mpitune.files import writing
 from mpitune.ownership import replaces
 from mpitune.run_folder import model_weights
+from mpitune.runtime.log import LOG
 
 
 class Weights(Mapping[str, float]):
@@ -36,6 +38,7 @@ class Weights(Mapping[str, float]):
 
         Raises DataError for missing or damaged weights, UsageError for a folder with runs of several seeds.
         """
+        load_plugins_of(Path(path), LOG.warning)
         return cls(model_weights.read_model(Path(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:

@@ -199,7 +199,7 @@ def _add_rerank(commands: Commands) -> None:
         metavar="FILE",
         help="for each of the job's [[features.files]], in their order, the scores of --input",
     )
-    sub.add_argument("--source", type=reads, metavar="F", help='the source sentences, for the template "lexicon-pair"')
+    sub.add_argument("--source", type=reads, metavar="F", help="the source sentences, for the template lexicon-pair")
     sub.add_argument(
         "--weights", type=reads, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
@@ -288,9 +288,9 @@ def _add_weights(commands: Commands) -> None:
     )
     sub.add_argument("model", type=reads, metavar="RUN_OR_FILE", help="a run folder, checkpoint or weights file")
     sub.add_argument("--top", type=whole_number(1), metavar="N", help="only the N of largest absolute value")
-    templates = ["dense", *TEMPLATES, EACH_TEMPLATE]
+    templates = ", ".join(["dense", *TEMPLATES, EACH_TEMPLATE])
     sub.add_argument(
-        "--template", choices=templates, metavar="T", help=f"only features of one template: {', '.join(templates)}"
+        "--template", metavar="T", help=f"only features of one template: {templates}, or one of the run's plugins"
     )
     sub.add_argument("--find", metavar="TEXT", help="only features whose names contain TEXT")
     sub.add_argument(

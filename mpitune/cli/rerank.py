@@ -24,6 +24,7 @@ from mpitune.decoder.lists.formats import Entry
 from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
+from mpitune.grammar.sparse import TEMPLATES, templates_with_source
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
 from mpitune.metrics.sacrebleu import word_tokenizer
 from mpitune.training.open_run import lacking_templates
@@ -82,8 +83,9 @@ def _score_files(options: argparse.Namespace, job: Job) -> ScoreFiles:
 
 def _sources(options: argparse.Namespace, job: Job) -> list[list[str]]:
     """The words of each source sentence, of the option ``--source``, if the job's templates need them."""
-    if ("lexicon-pair" in job.features.templates) != (options.source is not None):
-        raise UsageError('--source: expected beside the template "lexicon-pair" (features.templates), and only there')
+    if bool(templates_with_source(job.features.templates)) != (options.source is not None):
+        which = " or ".join(f'"{name}"' for name in templates_with_source(TEMPLATES))
+        raise UsageError(f"--source: expected beside the template {which} (features.templates), and only there")
     return [sentence.words for sentence in read_sentences(options.source)] if options.source else []
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
+from mpitune.api.job import load_plugins_of
 from mpitune.cli.options import EACH_TEMPLATE
-from mpitune.cli.output import print_message
+from mpitune.cli.output import print_message, print_warning
 from mpitune.corpus.weights import export_weights, is_moses
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError, printable
 from mpitune.exchange.comm import Comm
 from mpitune.files import writing
+from mpitune.grammar.sparse import TEMPLATES
 from mpitune.run_folder import model_weights
 
 NEAREST_RULES = 10
@@ -26,6 +28,10 @@ def run_weights(options: argparse.Namespace, comm: Comm) -> None:
     """Show the weights of a model: the largest, those of a template, some by name, or differences to another model."""
 
     def show() -> None:
+        for path in filter(None, (options.model, options.diff)):
+            load_plugins_of(path, print_warning)
+        if options.template not in (None, *(known := ["dense", *TEMPLATES, EACH_TEMPLATE])):
+            raise UsageError(f"--template: found {options.template}, expected one of {', '.join(known)}")
         model = model_weights.read_model(options.model)
         if options.export and is_moses(options.export):
             _check_moses(options, model)

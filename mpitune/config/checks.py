@@ -18,7 +18,7 @@ from mpitune.corpus.feature_table import FEATURE_NAME, is_feature_name
 from mpitune.decoder.base import built_in_features
 from mpitune.errors import UsageError
 from mpitune.grammar.cdec_ini import TEMPLATES as CDEC_TEMPLATES
-from mpitune.grammar.sparse import prefixes, template_names
+from mpitune.grammar.sparse import prefixes, template_names, templates_with_source
 from mpitune.learner.methods import METHODS
 from mpitune.metrics.tuning_metric import METRICS
 from mpitune.schema import literal
@@ -197,13 +197,13 @@ def _check_list_inputs(job: Job) -> None:
         if value:
             raise UsageError(f'{job.file}: {key}: found beside decoder.backend = "lists": lists have all features')
     _check_templates(job, template_names(of_lists=True))
-    pairs = "lexicon-pair" in wanted.templates
-    if pairs != (wanted.lexicon is not None):
+    if ("lexicon-pair" in wanted.templates) != (wanted.lexicon is not None):
         raise UsageError(f'{job.file}: features.lexicon: expected beside the template "lexicon-pair", and only there')
+    reading = templates_with_source(wanted.templates)
     data = {"data": job.data, "data.devtest": job.data.devtest if job.data else None}
     for table, keys in data.items():
-        if pairs and keys and keys.source is None:
-            raise UsageError(f'{job.file}: {table}.source: found none, as the template "lexicon-pair" needs')
+        if reading and keys and keys.source is None:
+            raise UsageError(f'{job.file}: {table}.source: found none, as the template "{reading[0]}" needs')
     if of_forests := _keys_of_forests(job):
         raise UsageError(f"{job.file}: {of_forests[0]}: lists have no hypergraphs")
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mpitune.config.presets import PRESETS
-from mpitune.config.spec import Job
+from mpitune.config.spec import Job, metric_weights
+from mpitune.exchange.selection import NORMS
+from mpitune.grammar.sparse import TEMPLATES
+from mpitune.learner.methods import METHODS
 from mpitune.learner.online.perceptron import PerceptronOptions
+from mpitune.metrics.tuning_metric import METRICS
+from mpitune.registry import Registry
 from mpitune.schema import NEVER, Entry, entries
 
 _OF_PERCEPTRON = {f"learner.{key.name}" for key in fields(PerceptronOptions)}
@@ -19,8 +24,21 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def effective_keys(job: Job) -> dict[str, Any]:
-    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead."""
-    return {entry.key: entry.value for entry in entries(job) if entry.kind is not Path and _is_used(job, entry)}
+    """Dotted keys and values that the result depends on, except paths: the content of the files counts instead.
+
+    Of each part that a plugin has registered, there is a digest of the plugin's text.
+    """
+    keys = {entry.key: entry.value for entry in entries(job) if entry.kind is not Path and _is_used(job, entry)}
+    used: list[tuple[str, Registry[Any], Iterable[str]]] = [
+        ("template", TEMPLATES, job.features.templates),
+        ("metric", METRICS, metric_weights(job)),
+        ("norm", NORMS, [job.select.norm] if "select.norm" in keys else []),
+        ("method", METHODS, [job.learner.method]),
+    ]
+    for kind, registry, names in used:
+        own = {name: registry.origins[name].digest for name in names if name in registry.origins}
+        keys |= {f"plugins.modules: the {kind} {name}": digest for name, digest in own.items()}
+    return keys
 
 
 def ignored_keys(job: Job) -> list[str]:

@@ -9,13 +9,14 @@ import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mpitune.config.checks import check, given_grammars, has_lm_text
+from mpitune.config.plugin_files import load_plugins
 from mpitune.config.presets import PRESETS, Keys
-from mpitune.config.spec import DevTestKeys, Job, LmKeys, tunes_on_bitext
+from mpitune.config.spec import DevTestKeys, Job, LmKeys, PluginKeys, tunes_on_bitext
 from mpitune.corpus.lines import read_text
 from mpitune.errors import DataError, UsageError
 from mpitune.files import is_file, is_folder, read_bytes
@@ -36,6 +37,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
     TOML is taken as a string. Paths in overrides are relative to the job file too, and ``lm.0.file`` is the file of the
     first language model. If ``decoder.config`` is set, grammar and language models may come from that file:
     `complete_from_cdec_ini` then checks that they are present.
+
+    The plugins that it names are loaded first.
 
     Raises UsageError that names the file, the key, the value found and the values expected.
     """
@@ -86,6 +89,7 @@ def _checked(raw: dict[str, Any], path: Path, overridden: Collection[str]) -> Jo
     for key, rival in (("select.k", "lambda"), ("select.lambda", "k")):
         if key in overridden and f"select.{rival}" not in overridden:
             raw["select"].pop(rival, None)
+    load_plugins_of_job(raw, path, overridden)
     explicit = frozenset(_dotted_keys(raw, ""))
     _add_defaults(raw)
     run = raw.setdefault("run", {})
@@ -95,6 +99,22 @@ def _checked(raw: dict[str, Any], path: Path, overridden: Collection[str]) -> Jo
     job = replace(read(Job, raw, path, overridden), file=path, explicit=explicit)
     check(job, complete=job.decoder.config is None)
     return _resolve_defaults(job)
+
+
+@dataclass(frozen=True)
+class _PluginsAlone:
+    """Of a job, the keys that tell what names others may have."""
+
+    plugins: PluginKeys = PluginKeys()
+
+
+def load_plugins_of_job(raw: Mapping[str, Any], origin: Path, overridden: Collection[str] = ()) -> None:
+    """Load the plugins that the job ``raw`` (as tomllib reads it) names; ``origin``: its file.
+
+    ``overridden``: the dotted keys that ``--set`` has set. Raises as `load` and `plugin_files.load_plugins` do.
+    """
+    keys = {key: value for key, value in raw.items() if key == "plugins"}
+    load_plugins(read(_PluginsAlone, keys, origin, overridden).plugins.modules)
 
 
 def complete_from_cdec_ini(job: Job, given: Mapping[str, Any], origin: Path) -> Job:

@@ -210,6 +210,13 @@ class FeaturesKeys:
 
 
 @dataclass(frozen=True)
+class PluginKeys:
+    """``[plugins]``: Python files with features, metrics, norms and methods of one's own (`mpitune.plugins`)."""
+
+    modules: tuple[Path, ...] = one_or_more()
+
+
+@dataclass(frozen=True)
 class LearnerKeys(PerceptronOptions):
     """``[learner]``: the distributed algorithm and the update (Simianer et al. 2012), the perceptron's by default.
 
@@ -313,6 +320,7 @@ class Job:
     parallel: ParallelKeys = ParallelKeys()
     select: SelectKeys = noted(SelectKeys(), used=lambda job: job.learner.algorithm == "itersel")
     local: LocalKeys = noted(LocalKeys(), used=NEVER)
+    plugins: PluginKeys = PluginKeys()
     file: Path = internal(Path("job.toml"))
     explicit: frozenset[str] = internal(frozenset())
     """Dotted keys set by the job file or --set, such as ``decoder.kbest``; the list of LMs is one key, ``lm``.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from mpitune.array_files.csr import row_ends
-from mpitune.errors import MpituneError, UsageError
+from mpitune.errors import MpituneError, UsageError, fault
 from mpitune.exchange import chunked, links
 from mpitune.exchange.launcher import started_tasks
 from mpitune.exchange.links import Link
@@ -397,8 +397,8 @@ class MpiComm:
             try:
                 # Pickled inside the try block, so that a result that cannot be pickled is an error on every rank too.
                 message = pickle.dumps((function(*args, **kwargs), None))
-            except Exception as error:
-                raised = error
+            except Exception as caught:
+                raised = error = fault(caught) or caught
                 message = pickle.dumps((None, _portable(error)))
         result, failure = pickle.loads(self.bcast(message))
         failure = raised or failure

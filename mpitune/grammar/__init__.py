@@ -9,6 +9,7 @@
 - `sparse`: templates of sparse features; `TEMPLATES` has them by name.
 - `templates`: rules as words; `features`, the sparse features that a rule fires.
 - `fired`: the same features as hashes of their names, computed by kernels from word numbers.
+- `listed`: the features of templates that have no kernel, by rule type.
 - `firing_rules`: the rules that fire given features.
 - `score_transforms`: `Scoring` transforms the scores of a grammar or replaces them by bins.
 - `binning`: `make_bins` puts the values of a score into bins of equal population.

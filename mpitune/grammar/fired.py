@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import row_ends
+from mpitune.array_files.number_table import place_of
 from mpitune.corpus.hashing import HashedNames, hashed, joined
+from mpitune.grammar.listed import Listed, ListedFeatures
 from mpitune.grammar.rules import RuleTypes
 from mpitune.grammar.sparse.rules import FARTHEST, MOST_LINKED, shape_name
-from mpitune.grammar.templates import all_fired, checked, without_separators
+from mpitune.grammar.templates import checked, without_separators
 from mpitune.jit import inlined, int64, kernel, uint64
 
 (
@@ -59,13 +60,8 @@ class Spelling(NamedTuple):
     """Place in ``string`` of word 0."""
     shape: np.ndarray
     """uint64 [32, 32]: hashes of the names of shapes, by the flags of the source side and of the target side."""
-    listed_ptr: np.ndarray
-    """int64 [rule types + 1]: rule type t fires ``listed[listed_ptr[t]:listed_ptr[t + 1]]`` of templates without a
-    kernel."""
-    listed: np.ndarray
-    """uint64: hashes of names."""
-    listed_value: np.ndarray
-    """float64: number of times that each fires."""
+    listed: Listed
+    """What templates without a kernel fire on the rule types that have been met."""
 
 
 class Workspace(NamedTuple):
@@ -74,7 +70,7 @@ class Workspace(NamedTuple):
     hash: np.ndarray
     """uint64 [most]: hashes of the names, in the order of firing."""
     value: np.ndarray
-    """float64 [most]: number of times that each fires."""
+    """float64 [most]: number of times that each fires, or the value that its template gives it."""
     side_hash: np.ndarray
     """uint64 [most]: as ``hash``: source bigrams of the latest source side."""
     side_value: np.ndarray
@@ -85,25 +81,41 @@ class Workspace(NamedTuple):
     """int64 [5]: the latest source side or -1, number of its bigrams, its shape, categories of its gaps."""
 
 
-def spelling(templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str]) -> Spelling:
-    """The hashes for rules of these ``categories`` and ``words``. Raises UsageError for an unknown template.
+def in_order(templates: Sequence[str]) -> list[str]:
+    """``templates`` in the order in which they `fire`: those without a kernel are the last."""
+    return sorted(templates, key=lambda template: template not in _KERNELS)
 
-    What templates without a kernel fire on ``types`` is listed here, which takes 20 us for each rule type.
-    """
-    others = [template for template in checked(templates) if template not in _KERNELS]
-    numbers = [_KERNELS.index(template) for template in templates if template in _KERNELS] + [_LISTED] * bool(others)
-    listed = list(all_fired(others, types, categories, words))
+
+class Speller:
+    """Makes the `Spelling` of rules of given types."""
+
+    def __init__(
+        self, templates: Sequence[str], types: RuleTypes, categories: Sequence[str], words: Sequence[str]
+    ) -> None:
+        """``categories`` and ``words`` name the symbols of ``types``. Raises UsageError for an unknown template."""
+        others = [template for template in checked(templates) if template not in _KERNELS]
+        self._listed = ListedFeatures(others, types, categories, words)
+        self._spelling = _spelling(templates, categories, words, self._listed.of(np.zeros(0, dtype=np.int32)))
+
+    def of(self, types: np.ndarray) -> Spelling:
+        """That of rules of ``types`` (int32 [n]), and of all those of earlier calls.
+
+        Each of ``types`` that is new takes 10 us, or what its function takes, for each template without a kernel.
+        """
+        return self._spelling._replace(listed=self._listed.of(types))
+
+
+def _spelling(templates: Sequence[str], categories: Sequence[str], words: Sequence[str], listed: Listed) -> Spelling:
+    numbers = [_KERNELS.index(template) for template in templates if template in _KERNELS]
     labels = [text for label in categories for text in (label, f"N{label}", f"{label}1", f"{label}2")]
     signs, symbols = hashed(_SIGNS), hashed(map(without_separators, (*labels, *words)))
     shapes = [shape_name(source, target) for source in range(_SHAPES) for target in range(_SHAPES)]
     return Spelling(
-        np.array(numbers, dtype=np.int8),
+        np.array(numbers + [_LISTED] * (len(numbers) < len(templates)), dtype=np.int8),
         HashedNames(*map(np.concatenate, zip(signs, symbols, strict=True))),
         len(_SIGNS) + len(labels),
         hashed(shapes).hash.reshape(_SHAPES, _SHAPES),
-        row_ends([len(fired) for fired in listed]),
-        hashed([name for fired in listed for name in fired]).hash,
-        np.array([count for fired in listed for count in fired.values()], dtype=np.float64),
+        listed,
     )
 
 
@@ -139,7 +151,8 @@ def most_fired(spelling: Spelling, types: RuleTypes, type_: int) -> int:
         elif template in (_WORD_PAIR_ALL, _INSERTION):
             most += source * target
         elif template == _LISTED:
-            most += spelling.listed_ptr[type_ + 1] - spelling.listed_ptr[type_]
+            place = place_of(spelling.listed.types, uint64(type_))
+            most += spelling.listed.ptr[place + 1] - spelling.listed.ptr[place]
         else:
             most += 1
     return most
@@ -179,9 +192,10 @@ def fire(spelling: Spelling, types: RuleTypes, type_: int, space: Workspace) -> 
         elif template == _FERTILITY:
             end = _fertility(spelling, types, type_, space, end)
         else:
-            for i in range(spelling.listed_ptr[type_], spelling.listed_ptr[type_ + 1]):
-                space.hash[end] = spelling.listed[i]
-                space.value[end] = spelling.listed_value[i]
+            place = place_of(spelling.listed.types, uint64(type_))
+            for i in range(spelling.listed.ptr[place], spelling.listed.ptr[place + 1]):
+                space.hash[end] = spelling.listed.hash[i]
+                space.value[end] = spelling.listed.value[i]
                 end += 1
     return end
 

@@ -15,6 +15,7 @@ import numpy as np
 from mpitune.array_files.cache import Recipe, cached, made_from, open_checked
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.extraction.bitext import compiled_bitext
+from mpitune.grammar.sparse import TEMPLATES
 from mpitune.grammar.templates import checked
 from mpitune.lm.arpa import read_arpa
 from mpitune.lm.kenlm import is_kenlm, read_kenlm
@@ -91,6 +92,8 @@ def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[P
         settings |= {"metrics": list(sources.metrics), "templates": list(sources.templates)}
         if sources.tokenize != "none":
             settings["tokenize"] = sources.tokenize
+        if own := {name: TEMPLATES.origins[name].digest for name in sources.templates if name in TEMPLATES.origins}:
+            settings["plugins"] = own
         return [*files, *([sources.lexicon] if sources.lexicon else [])], settings
     if sources.aligned is not None:
         settings["extracted"] = {**sources.aligned.settings, "leave_one_out": sources.leave_one_out}

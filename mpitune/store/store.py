@@ -19,14 +19,11 @@ import numpy as np
 from mpitune.array_files.arrays import damaged, read_manifest, with_prefix
 from mpitune.array_files.cache import content_digest, open_checked
 from mpitune.array_files.csr import row_ends
-from mpitune.array_files.number_table import DistinctNumbers
-from mpitune.corpus.hashing import hashed
 from mpitune.corpus.text import SentencePair
 from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.base import Sentence, TranslationModel
 from mpitune.decoder.lists.decoder import ListModel, open_model
 from mpitune.grammar.extracted import ExtractedGrammars
-from mpitune.grammar.fired import spelling
 from mpitune.grammar.firing_rules import rules_that_fire
 from mpitune.grammar.grammars import Grammars, ListedGrammars
 from mpitune.grammar.rules import RuleTypes
@@ -201,19 +198,18 @@ def rules_firing(folder: Path, templates: Sequence[str], names: Sequence[str], m
     """
     data = open_checked(folder / DATA, check_data)
     words, categories = Names.stored(data, "words").all(), Names.stored(data, "categories").all()
-    types, wanted = RuleTypes(**with_prefix(data, "types")), DistinctNumbers()
-    places = wanted.add(hashed(names).hash)
-    found: list[list[int]] = [[] for _ in range(len(wanted))]
-    for rules, hits in rules_that_fire(spelling(templates, types, categories, words), types, wanted):
+    types, names = RuleTypes(**with_prefix(data, "types")), list(dict.fromkeys(names))
+    found: list[list[int]] = [[] for _ in names]
+    for rules, hits in rules_that_fire(templates, types, categories, words, names):
         order = np.argsort(hits, kind="stable")
         for place, start, count in zip(*np.unique(hits[order], return_index=True, return_counts=True), strict=True):
             # Evenly spaced: rules are sorted by source side, so that the first ones resemble each other.
             taken = np.unique(np.linspace(start, start + count - 1, most - len(found[place])).astype(np.int64))
             found[place] += rules[order[taken]].tolist()
     return {
-        name: [as_symbols(types, rule, categories, words) for rule in found[place]]
-        for name, place in zip(names, places.tolist(), strict=True)
-        if found[place]
+        name: [as_symbols(types, rule, categories, words) for rule in rules]
+        for name, rules in zip(names, found, strict=True)
+        if rules
     }
 
 

@@ -55,6 +55,8 @@ def open_run(job: Job, comm: Comm, given: InitialModel | None = None) -> Trainin
     ``given`` replaces the job's initial weights and score transforms.
     """
     folder, sources = job.run.store, job_inputs.sources(job)
+    for plugin in job.plugins.modules:
+        LOG.info("plugin %s", plugin)
     for decision in comm.on_root(known_decisions, sources.made_inputs):
         LOG.info("%s", decision)
     compile_side_by_side(comm, job, sources)

@@ -65,9 +65,10 @@ def check_keys(job: Job, folder: RunFolder, resume: str) -> None:
         return
     with suppress(DataError):
         checkpoint = read_checkpoint(newest)
-        keys = {key for key, kind, _ in values(job) if kind is not Path}
+        now = json.loads(json.dumps(effective_keys(job)))
+        keys = {key for key, kind, _ in values(job) if kind is not Path} | now.keys()
         known = {key: value for key, value in checkpoint.job.items() if key in keys}
-        _refuse_changes(folder, describe_changes(known, json.loads(json.dumps(effective_keys(job)))))
+        _refuse_changes(folder, describe_changes(known, now))
 
 
 def begin(run: TrainingRun, resume: str) -> State:

@@ -170,6 +170,8 @@ oracle = "LU"
 rounds = 1
 lambda = 0.06
 alpha = 1.0
+[plugins]
+modules = []
 """
 """The job file of the interface's specification, with the keys that it leaves to us."""
 

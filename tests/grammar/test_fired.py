@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mpitune.corpus.hashing import hashed
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.errors import UsageError
 from mpitune.grammar import sparse
-from mpitune.grammar.fired import _KERNELS, fire, new_workspace, spelling
+from mpitune.grammar.fired import _KERNELS, Speller, fire, in_order, new_workspace
 from mpitune.grammar.firing_rules import names_fired
 from mpitune.grammar.rules import RuleReader, RuleTypes
 from mpitune.grammar.sparse import Rule, template_names
@@ -50,9 +51,13 @@ class Grammar:
 
     def check(self, templates: Sequence[str]) -> None:
         """Compare the features of all rules, one after the other as in a sentence, with their names."""
-        spelled, space = spelling(templates, self.types, self.categories, self.words), new_workspace(SPACE)
+        speller, space = Speller(templates, self.types, self.categories, self.words), new_workspace(SPACE)
+        numbers = np.arange(len(self.types.side), dtype=np.int32)
+        # As if grammars were opened one after the other, with rules in common.
+        speller.of(numbers[3:1:-1])
+        spelled = speller.of(numbers)
         for number in range(len(self.types.side)):
-            named = features(templates, as_symbols(self.types, number, self.categories, self.words))
+            named = features(in_order(templates), as_symbols(self.types, number, self.categories, self.words))
             count = fire(spelled, self.types, number, space)
             assert space.hash[:count].tolist() == hashed([name for name, _ in named]).hash.tolist()
             assert space.value[:count].tolist() == [value for _, value in named]
@@ -76,11 +81,38 @@ def test_a_template_without_a_kernel_is_listed(grammar: Grammar, monkeypatch: py
     parts = sparse.TEMPLATES._parts
     monkeypatch.setitem(parts, "symbols", sparse.Template(symbols, False, "SYM:", lambda text: text))
     monkeypatch.setitem(parts, "words", sparse.Template(lambda rule: ["n"] * len(rule.source), False, "n", str))
-    for templates in (["symbols"], ["words", "symbols"], ["shape", "id", "symbols", "words"]):
+    monkeypatch.setitem(parts, "sizes", sparse.Template(_sizes, False, "z:", str))
+    for templates in (["symbols"], ["words", "symbols"], ["symbols", "id", "words", "shape"], ["sizes", "shape"]):
         grammar.check(templates)
-    names = ["SYM:b", "SYM:z", "n"]
-    fired = names_fired(["symbols"], grammar.types, grammar.categories, grammar.words, names)
-    assert fired == {"SYM:b"}
+    names = ["SYM:b", "SYM:z", "n", "z:size"]
+    fired = names_fired(["symbols", "sizes", "id"], grammar.types, grammar.categories, grammar.words, names)
+    assert fired == {"SYM:b", "z:size"}
+
+
+def _sizes(rule: Rule) -> Iterable[str | tuple[str, float]]:
+    """Values, which add up, and nothing for some rules."""
+    if len(rule.source) > 1:
+        yield "z:size", len(rule.source) / 4
+        yield "z:size", len(rule.target) / 8
+        yield "z:long"
+
+
+def test_functions_are_asked_once_for_each_rule_and_only_for_their_names(
+    grammar: Grammar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def counted(rule: Rule) -> Iterable[str]:
+        asked.append(str(rule))
+        return ["c:"]
+
+    monkeypatch.setitem(sparse.TEMPLATES._parts, "counted", sparse.Template(counted, False, "c:", str))
+    speller = Speller(["id", "counted"], grammar.types, grammar.categories, grammar.words)
+    for numbers in ([1, 2, 1], [2], [], [4, 2, 1, 0]):
+        speller.of(np.array(numbers, dtype=np.int32))
+    assert asked == [str(as_symbols(grammar.types, n, grammar.categories, grammar.words)) for n in (1, 2, 0, 4)]
+    arguments = grammar.types, grammar.categories, grammar.words
+    assert names_fired(["id", "counted"], *arguments, ["R:X:a:a"]) == {"R:X:a:a"} and len(asked) == 4
 
 
 def test_hashes_of_a_grammar_per_sentence(shared: Path) -> None:
@@ -97,4 +129,4 @@ def test_names_that_something_fires(grammar: Grammar) -> None:
 
 def test_an_unknown_template_is_refused(grammar: Grammar) -> None:
     with pytest.raises(UsageError, match="'shapes', expected any of id, "):
-        spelling(["shapes"], grammar.types, grammar.categories, grammar.words)
+        Speller(["shapes"], grammar.types, grammar.categories, grammar.words)

@@ -57,7 +57,8 @@ class EmbeddedDecoder:
         self._score_slot = np.array([dense.index(name) for name in model.score_names], dtype=np.int32)
         scoring = model.scoring or Scoring()
         self._word_penalty_slot = -1 if scoring.replaces("WordPenalty") else dense.index("WordPenalty")
-        self._spelling = fired.spelling(model.templates, model.grammars.types, model.categories, model.words.words)
+        self._speller = fired.Speller(model.templates, model.grammars.types, model.categories, model.words.words)
+        self._templates = fired.in_order(model.templates)
         self._glue = [self._fixed_row(GLUE[0], []), self._fixed_row(GLUE[1], ["Glue"])]
         self._of_pass_through = ["PassThrough", *scoring.of_pass_through()]
         self._pass_through: dict[int, tuple[list[int], list[float]]] = {}
@@ -65,6 +66,7 @@ class EmbeddedDecoder:
         self._category_order = _category_order(model.grammars.types, len(model.categories))
         self._grammar = -1
         self._rules: Rules
+        self._spelling: fired.Spelling
         self._phrases: tuple[trie.Trie, np.ndarray]
         self._goals: tuple[trie.Trie, np.ndarray]
         self._stamp = 1
@@ -137,7 +139,7 @@ class EmbeddedDecoder:
             rule, _ = explain.rule_of(self._model, self._rules, source, parsed, rules, number)
             sparse = np.flatnonzero((column == matched.NO_SLOT) | (column >= self.features.first_dynamic_slot))
             new = np.flatnonzero(column[sparse] == matched.NO_SLOT)
-            of_rule = features(self._model.templates, rule)
+            of_rule = features(self._templates, rule)
             names += [of_rule[i][0] for i in new.tolist()]
             places.append(begin + sparse[new])
         if names:
@@ -246,6 +248,7 @@ class EmbeddedDecoder:
     def _open_grammar(self, grammar: int) -> None:
         """Parse the next sentences with ``grammar``, an index in the store."""
         self._rules = self._model.grammars.open(grammar)
+        self._spelling = self._speller.of(self._rules.type)
         phrases = trie.build(self._rules, goal=False)
         goals = trie.build(self._rules, goal=True)
         self._phrases = phrases, np.zeros(len(phrases.lhs), dtype=np.int64)
@@ -280,7 +283,7 @@ class EmbeddedDecoder:
     def _fixed_row(self, rule: Rule, dense: Sequence[str]) -> tuple[list[int], list[float]]:
         """Slots and values of the features of a rule that no grammar contains; ``dense``: its dense indicators."""
         row = [(name, 1.0) for name in dense]
-        row += features(self._model.templates, rule)
+        row += features(self._templates, rule)
         return [self.features.slot(name) for name, _ in row], [value for _, value in row]
 
     def _update_lm_words(self) -> None:

@@ -6,7 +6,7 @@ that a lexicon knows.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from mpitune.corpus.text import IN_RANGE, parse_number, split_words
 from mpitune.corpus.wording import counted
 from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
-from mpitune.grammar.sparse import TEMPLATES
-from mpitune.grammar.templates import without_separators
+from mpitune.grammar.sparse import TEMPLATES, Hypothesis
+from mpitune.grammar.templates import fired_by
 
 
 class TextFeatures:
@@ -35,12 +35,11 @@ class TextFeatures:
 
         Raises DataError for a feature that the entry has itself.
         """
-        for template in self._templates:
-            fired = Counter(map(without_separators, template(source, entry.words, self._lexicon)))
-            if twice := fired.keys() & entry.features.keys():
-                expected = "another name: features.templates has one of this name"
-                raise DataError.at(origin, entry.line, found=f"feature {min(twice)}", expected=expected)
-            entry.features.update({name: float(count) for name, count in fired.items()})
+        fired = fired_by(self._templates, Hypothesis(source, entry.words, entry.features, self._lexicon))
+        if twice := fired.keys() & entry.features.keys():
+            expected = "another name: features.templates has one of this name"
+            raise DataError.at(origin, entry.line, found=f"feature {min(twice)}", expected=expected)
+        entry.features.update(fired)
 
 
 def _read_lexicon(path: Path) -> dict[str, set[str]]:

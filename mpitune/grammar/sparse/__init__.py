@@ -1,4 +1,4 @@
-"""Templates of sparse features: each turns a rule, or an entry of an n-best list, into names of features.
+"""Templates of sparse features: each turns a rule, or an entry of an n-best list, into features.
 
 - `rules`: the templates of rules; `lists`: those of entries of lists.
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from mpitune.registry import Registry
+from mpitune.registry import Origin, Registry
 
 
 class Gap(NamedTuple):
@@ -40,13 +40,27 @@ class Rule(NamedTuple):
         return f"[{self.lhs}] ||| {' '.join(map(str, self.source))} ||| {' '.join(map(str, self.target))}"
 
 
-OfRule = Callable[[Rule], Iterable[str]]
-"""The names of the features that a rule fires, one as often as it fires."""
-OfText = Callable[[Sequence[str], Sequence[str], Mapping[str, Collection[str]]], Iterable[str]]
-"""The same of an entry of a list, from its source words, its words, and the job's lexicon."""
+class Hypothesis(NamedTuple):
+    """An entry of an n-best list."""
+
+    source: Sequence[str]
+    """The words of the source sentence; empty if the job has no ``data.source``."""
+    words: Sequence[str]
+    features: Mapping[str, float]
+    """Those that the entry has in its list."""
+    lexicon: Mapping[str, Collection[str]]
+    """Translations of words, of ``features.lexicon``."""
+
+
+Fired = str | tuple[str, float]
+"""A feature's name, which counts 1, or its name and value; the values of a name add up."""
+OfRule = Callable[[Rule], Iterable[Fired]]
+"""The features of a rule."""
+OfText = Callable[[Hypothesis], Iterable[Fired]]
+"""The features of an entry of a list."""
 InWords = Callable[[str], str | None]
 """Turns the rest of a name into words, gaps as X₁; None if it is ambiguous."""
-F = TypeVar("F", bound=Callable[..., Iterable[str]])
+F = TypeVar("F", bound=Callable[..., Iterable[Fired]])
 
 
 class Template(NamedTuple):
@@ -59,6 +73,8 @@ class Template(NamedTuple):
     prefix: str
     """The beginning of its features' names."""
     in_words: InWords
+    needs_source: bool = False
+    """True for a template of entries of lists that needs the words of the source."""
 
 
 TEMPLATES: Registry[Template] = Registry(
@@ -72,12 +88,19 @@ TEMPLATES: Registry[Template] = Registry(
 
 
 def template(
-    name: str, prefix: str, in_words: InWords = lambda text: None, *, of_lists: bool = False
+    name: str,
+    prefix: str,
+    in_words: InWords = lambda text: None,
+    *,
+    of_lists: bool = False,
+    needs_source: bool = False,
+    origin: Origin | None = None,
 ) -> Callable[[F], F]:
     """A decorator that registers a function of rules, or of entries of lists, as the template ``name``."""
 
     def add(function: F) -> F:
-        TEMPLATES.register(name)(Template(function, of_lists, prefix, in_words))
+        TEMPLATES.register(name, origin)(Template(function, of_lists, prefix, in_words, needs_source))
+        prefixes.cache_clear()
         return function
 
     return add
@@ -86,6 +109,11 @@ def template(
 def template_names(*, of_lists: bool) -> list[str]:
     """The templates of rules, or those of entries of lists."""
     return [name for name, template in TEMPLATES.items() if template.of_lists == of_lists]
+
+
+def templates_with_source(names: Iterable[str]) -> list[str]:
+    """Those of the templates ``names`` that need the words of the source."""
+    return [name for name in names if TEMPLATES[name].needs_source]
 
 
 @cache

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from mpitune.grammar.sparse import template
+from mpitune.grammar.sparse import Hypothesis, template
 from mpitune.grammar.sparse.rules import in_pair
 
 ORDER = 3
 """Largest order of the n-grams."""
 
-_Lexicon = Mapping[str, Collection[str]]
-
 
 @template("text-length", "TextLength", of_lists=True)
-def _length(source: Sequence[str], target: Sequence[str], lexicon: _Lexicon) -> Iterable[str]:
-    return ("TextLength" for _ in target)
+def _length(of: Hypothesis) -> Iterable[str]:
+    return ("TextLength" for _ in of.words)
 
 
 @template("target-ngrams", "TN:", of_lists=True)
-def _ngrams(source: Sequence[str], target: Sequence[str], lexicon: _Lexicon) -> Iterable[str]:
+def _ngrams(of: Hypothesis) -> Iterable[str]:
     for n in range(1, ORDER + 1):
-        yield from (f"TN:{'_'.join(target[i : i + n])}" for i in range(len(target) - n + 1))
+        yield from (f"TN:{'_'.join(of.words[i : i + n])}" for i in range(len(of.words) - n + 1))
 
 
-@template("lexicon-pair", "LP:", in_pair, of_lists=True)
-def _lexicon_pairs(source: Sequence[str], target: Sequence[str], lexicon: _Lexicon) -> Iterable[str]:
-    known = [(word, lexicon[word]) for word in dict.fromkeys(source) if word in lexicon]
-    return (f"LP:{f}_{e}" for f, translations in known for e in target if e in translations)
+@template("lexicon-pair", "LP:", in_pair, of_lists=True, needs_source=True)
+def _lexicon_pairs(of: Hypothesis) -> Iterable[str]:
+    known = [(word, of.lexicon[word]) for word in dict.fromkeys(of.source) if word in of.lexicon]
+    return (f"LP:{f}_{e}" for f, translations in known for e in of.words if e in translations)
