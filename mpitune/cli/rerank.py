@@ -25,6 +25,7 @@ from mpitune.decoder.lists.stream import line_with_score, model_score, read_list
 from mpitune.errors import DataError, UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
+from mpitune.metrics.sacrebleu import word_tokenizer
 from mpitune.training.open_run import lacking_templates
 
 
@@ -100,11 +101,11 @@ def _scored(
         scores.add_to(entry, path)
         text.add_to(entry, path, sources[entry.sentence] if sources else ())
 
-    words = Vocabulary()
+    words, tokenize = Vocabulary(), word_tokenizer(job.data.tokenize if job.data else "none")
     gain = ExpectedGain(options.mbr, words.words) if options.mbr else None
     for number, entries in read_lists(options.input, add_features):
         score = np.array([model_score(entry, weights) for entry in entries])
         if gain is not None:
-            score = gain.of(as_kbest([words.encode(entry.words) for entry in entries], score))
+            score = gain.of(as_kbest([words.encode(tokenize(entry.words)) for entry in entries], score))
         yield number, entries, score
     scores.check_ends()

@@ -39,6 +39,10 @@ def check(job: Job, *, complete: bool) -> None:
         raise UsageError(
             f'{job.file}: learner.tune = "dense": expected learner.method to be {_methods(is_batch=False)}'
         )
+    for name, weight in metric_weights(job).items():
+        if weight < 0 and name in METRICS and not METRICS[name].larger_is_better:
+            found, expected = f"learner.metric: found {name} = {weight}", f"more than 0: less {name} is better anyway"
+            raise UsageError(f"{job.file}: {found}, expected {expected}")
     if problem := job.learner.own.problem(job):
         raise UsageError(f"{job.file}: {problem}")
 
@@ -89,6 +93,9 @@ def _check_data(job: Job, data: DataKeys) -> None:
         return
     if job.features.files:
         raise UsageError(f'{job.file}: features.files: found beside another decoder than decoder.backend = "lists"')
+    if data.tokenize != "none":
+        found = f"data.tokenize: found {literal(data.tokenize)} beside another decoder"
+        raise UsageError(f'{job.file}: {found}, whose words are those of its rules, expected decoder.backend = "lists"')
     if data.lists or (data.devtest and data.devtest.lists):
         raise UsageError(f'{job.file}: data.lists: found beside another decoder, expected decoder.backend = "lists"')
     if (data.source is None) == (data.bitext is None):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 from mpitune import schema
 from mpitune.config.presets import PRESETS
@@ -22,6 +22,7 @@ from mpitune.exchange.selection import NORMS
 from mpitune.grammar.sparse import TEMPLATES
 from mpitune.learner.methods import METHODS, Method
 from mpitune.learner.online.perceptron import PerceptronOptions
+from mpitune.metrics.choices import Tokenizer
 from mpitune.metrics.sentence_bleu import SENTENCE_METRICS
 from mpitune.metrics.tuning_metric import METRICS
 from mpitune.schema import (
@@ -75,6 +76,8 @@ class DataKeys:
     references: tuple[Path, ...] = ()
     lists: tuple[Path, ...] = ()
     """N-best lists of the sentences for the backend "lists", which needs no source."""
+    tokenize: Tokenizer = choice(*get_args(Tokenizer), used=lambda job: job.data.tokenize != "none")
+    """The tokeniser of sacreBLEU that makes the words of lists and references, for all metrics."""
     limit: int = number(0, 0)
     devtest: DevTestKeys | None = None
 

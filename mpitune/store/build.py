@@ -89,6 +89,8 @@ def _data_inputs(sources: StoreInputs, grammars: Sequence[Path]) -> tuple[list[P
     files = [file for texts in sources.texts.values() for file in texts.files]
     if sources.from_lists:
         settings |= {"metrics": list(sources.metrics), "templates": list(sources.templates)}
+        if sources.tokenize != "none":
+            settings["tokenize"] = sources.tokenize
         return [*files, *([sources.lexicon] if sources.lexicon else [])], settings
     if sources.aligned is not None:
         settings["extracted"] = {**sources.aligned.settings, "leave_one_out": sources.leave_one_out}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.features import ScoreFiles, TextFeatures
 from mpitune.decoder.lists.formats import Entry
 from mpitune.errors import DataError
+from mpitune.metrics.sacrebleu import word_tokenizer
 from mpitune.metrics.tuning_metric import METRICS
 from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import encoded_corpus
@@ -32,6 +33,7 @@ LARGE = 1000
 def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
     """The arrays of the store: texts, lists and the words of both. Lists are numbered like the sentences of all texts.
 
+    Templates fire on the words of the files; ``sources.tokenize`` makes other words of them, and of references.
     A text without source sentences gets the first entries of its lists as such: reports show them, and their lengths
     balance the load of ranks. A text that is not `counted` ends with the last list of its files. ``folder`` is for
     temporary files.
@@ -39,7 +41,14 @@ def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
     words, arrays, first = Vocabulary(), dict[str, Stored](), 0
     compiler = ListCompiler(words, folder, sources.metrics, METRICS)
     text_features = TextFeatures(sources.templates, sources.lexicon)
-    corpora = {name: texts.read(LOG.warning) if texts.counted else [] for name, texts in sources.texts.items()}
+    tokenize = word_tokenizer(sources.tokenize)
+    corpora = {
+        name: [
+            pair._replace(references=[*map(tokenize, pair.references)])
+            for pair in (texts.read(LOG.warning) if texts.counted else [])
+        ]
+        for name, texts in sources.texts.items()
+    }
     total = sum(len(pairs) * len(sources.texts[name].lists) for name, pairs in corpora.items())
     starts = {}
     with Progress("lists read", total) as progress:
@@ -47,8 +56,8 @@ def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
             texts, starts[name] = sources.texts[name], first
             scores, limited = ScoreFiles(texts.scores), texts.limit > 0
             sentences = len(pairs) if texts.counted else texts.limit or None
-            extra = texts.scores or sources.templates
-            add_features = partial(_add_features, scores, text_features, pairs) if extra else None
+            extra = texts.scores or sources.templates or sources.tokenize != "none"
+            add_features = partial(_complete, scores, text_features, tokenize, pairs) if extra else None
             for path in texts.lists:
                 lists = compiler.read(
                     path, first, sentences, add_features=add_features, limited=limited, advance=progress.advance
@@ -76,11 +85,18 @@ def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
     return arrays | add_prefix("lists", compiler.compile(merged)) | Names.of(words.words).as_arrays("words")
 
 
-def _add_features(
-    scores: ScoreFiles, text_features: TextFeatures, pairs: Sequence[SentencePair], entry: Entry, path: Path
+def _complete(
+    scores: ScoreFiles,
+    text_features: TextFeatures,
+    tokenize: Callable[[list[str]], list[str]],
+    pairs: Sequence[SentencePair],
+    entry: Entry,
+    path: Path,
 ) -> None:
+    """Add the features of ``entry``, then tokenise its words."""
     scores.add_to(entry, path)
     text_features.add_to(entry, path, pairs[entry.sentence].source.words if entry.sentence < len(pairs) else ())
+    entry.words[:] = tokenize(entry.words)
 
 
 def _check_scales(files: Sequence[Path], scales: Mapping[str, float]) -> None:

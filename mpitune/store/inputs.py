@@ -12,6 +12,7 @@ from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.lines import check_readable
 from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
 from mpitune.errors import DataError
+from mpitune.metrics.choices import Tokenizer
 from mpitune.ownership import reads
 from mpitune.store.bitext_inputs import EstimatedLm, MadeInput
 
@@ -74,6 +75,8 @@ class StoreInputs:
     """Pairs of words for the templates of lists."""
     metrics: tuple[str, ...] = ()
     """Metrics that come with lists."""
+    tokenize: Tokenizer = "none"
+    """The tokeniser of lists and of their references."""
     lms: tuple[Path, ...] = ()
     """Language models: ARPA files or KenLM binaries; of those in ``estimated``, the files in the store."""
     estimated: Mapping[int, EstimatedLm] = field(default_factory=dict)

@@ -104,6 +104,7 @@ def sources(job: Job) -> StoreInputs:
         templates=job.features.templates,
         lexicon=job.features.lexicon,
         metrics=column_metrics(job),
+        tokenize=job.data.tokenize if job.data else "none",
         lm_names=lm_names(job),
         external=job.decoder.backend == "cdec",
         further_grammars=further_grammars(job),

@@ -52,6 +52,7 @@ store = ""
 source = "nc.de.gz"
 references = ["nc.en.gz"]
 lists = []
+tokenize = "none"
 limit = 0
 [data.devtest]
 source = ""
@@ -420,6 +421,8 @@ def test_lists_beside_a_decoder_are_refused(tmp_path: Path) -> None:
     data = '[data]\nsource = "s"\nreferences = ["r"]\n'
     said = 'data.lists: found beside another decoder, expected decoder.backend = "lists"'
     assert refused(tmp_path, f'{data}lists = ["l"]') == said
+    said = 'data.tokenize: found "13a" beside another decoder, whose words are those of its rules, expected'
+    assert refused(tmp_path, data, "data.tokenize=13a").startswith(said)
     said = 'features.files: found beside another decoder than decoder.backend = "lists"'
     assert refused(tmp_path, data + FILE) == said
 
@@ -491,6 +494,8 @@ def test_the_metric_is_a_name_or_several_with_weights(tmp_path: Path) -> None:
     assert metric_weights(job(tmp_path, SMALL)) == {"bleu": 1.0}
     assert effective_keys(both)["learner.metric"] == both.learner.metric
     assert "learner.gold" in effective_keys(job(tmp_path, SMALL)).keys() - effective_keys(both).keys()
+    said = "learner.metric: found wer = -1.0, expected more than 0: less wer is better anyway"
+    assert refused(tmp_path, "", "learner.metric={bleu = 1, wer = -1}") == said
     old = "--set learner.mert.metric: unknown key; did you mean learner.metric?"
     assert refused(tmp_path, "", "learner.mert.metric=bleu") == old
     expected = "expected a name, or a table of names and numbers"
@@ -498,7 +503,7 @@ def test_the_metric_is_a_name_or_several_with_weights(tmp_path: Path) -> None:
     for weight in ("0", "nan", '"a"'):
         said = refused(tmp_path, "", f"learner.metric={{bleu = {weight}}}")
         assert said.endswith(f"learner.metric.bleu: found {weight}, expected a number other than 0")
-    told = 'learner.metric: found "comet", expected bleu, ter or chrf'
+    told = 'learner.metric: found "comet", expected bleu, ter, chrf, cer'
     assert refused(tmp_path, "", "learner.metric={bleu = 1, comet = 1}").startswith(told)
 
 
@@ -731,6 +736,7 @@ def test_every_key_counts_somewhere_but_those_written_out_here(tmp_path: Path) -
         counting |= effective_keys(found).keys()
     timeouts = {f"decoder.cdec.{name}_timeout" for name in ("start", "first", "sentence")}
     goes_on = {"learner.epochs", "learner.patience", "learner.preset", "parallel.exchange", "parallel.timeout"}
+    counting |= effective_keys(job(tmp_path, LISTS, "data.tokenize=13a")).keys()
     # Of the last two, the content counts: the model that is estimated, and what is left out of it.
     assert every - counting == timeouts | goes_on | {"decoder.binary", "lm.0.order", "learner.lm_leave_one_out"}
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
+from mpitune.corpus.vocabulary import Names
 from mpitune.store.build import build_store
 from mpitune.store.compile_lists import compile_lists
 from mpitune.store.inputs import StoreInputs, Texts
@@ -28,6 +29,25 @@ def test_features_of_another_scale_are_named(tmp_path: Path, caplog: pytest.LogC
         caplog.clear()
         compile_lists(StoreInputs(train=texts), tmp_path)
         assert ("values of length are 1100 times as large as those of other features" in caplog.text) == (value > 1000)
+
+
+def test_words_are_tokenised_once(tmp_path: Path) -> None:
+    """Of hypotheses, which may become equal, and references; templates fire on the words of the lists."""
+    (tmp_path / "lists").write_text("0 ||| a house, old. ||| lm=1\n0 ||| a house , old . ||| lm=2\n0 ||| b ||| lm=3\n")
+    (tmp_path / "references").write_text("the house, (old).\n")
+    texts = Texts(None, (tmp_path / "references",), lists=(tmp_path / "lists",))
+    sources = StoreInputs(train=texts, templates=("text-length",), tokenize="13a")
+    assert build_store(sources, tmp_path / "store") == ["data.npz"]
+    arrays = open_arrays(tmp_path / "store" / "data.npz")
+    words = Names.stored(arrays, "words").all()
+    assert [words[word] for word in arrays["lists.word"].tolist()] == ["a", "house", ",", "old", ".", "b"]
+    assert [words[word] for word in arrays["train.reference"].tolist()] == [*("the", "house", ","), *"(", "old", *")."]
+    assert arrays["lists.entry_ptr"].tolist() == [0, 2]
+    # Of the first hypothesis, as the lists have it: lm and three words.
+    assert arrays["lists.value"][:2].tolist() == [1.0, 3.0]
+    # Built again for other tokens, not for the same ones.
+    assert build_store(sources, tmp_path / "store") == []
+    assert build_store(replace(sources, tokenize="none"), tmp_path / "store") == ["data.npz"]
 
 
 def compiled_line(folder: Path, line: str) -> None:
