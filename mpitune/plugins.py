@@ -36,7 +36,7 @@ from mpitune.grammar.templates import without_separators
 from mpitune.learner.base import Counts, OnlineLearner
 from mpitune.learner.methods import METHODS, Method, Parts
 from mpitune.learner.weights import Weights
-from mpitune.metrics.tuning_metric import METRICS, UNIT, Counter, column_score
+from mpitune.metrics.tuning_metric import METRICS, UNIT, Counter, Mean
 from mpitune.registry import Origin, Registry
 from mpitune.schema import choice, noted, number
 
@@ -118,7 +118,7 @@ def metric(
         if (width > 0) != (score is not None):
             _wrong(function, "width without score, or score without width", "both or none")
         columns, printed = width or 2, label or name
-        of_set = column_score if score is None else partial(_set_scores, score)
+        of_set = Mean.score if score is None else partial(_set_scores, score)
         counted = partial(_whole_numbers, function, width) if width else partial(_units, function)
 
         class Own(Counter):

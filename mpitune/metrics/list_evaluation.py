@@ -50,8 +50,8 @@ def evaluate_lists(
         beginning.append(next(lists))
     first = beginning[-1][1][0]
     columns = list(first.metrics)
-    if taken := [name for name in columns if name in computed]:
-        expected = f"another name: {', '.join(computed)} are computed from references"
+    if taken := [name for name in columns if name in METRICS]:
+        expected = f"another name: {', '.join(METRICS)} are computed from references"
         raise DataError.at(path, first.line, found=f"a metric called {taken[0]}", expected=expected)
     names = [*(computed if references else ()), *columns]
     if not names:

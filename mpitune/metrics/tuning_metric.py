@@ -112,7 +112,7 @@ class _Bleu(Counter):
         return bleu.statistics(kbest, references)
 
 
-class _Mean(Counter):
+class Mean(Counter):
     """A mean over translations; the statistics of one are its value in units of 1 / `UNIT`, and 1, or 0 without one."""
 
     width = 2
@@ -124,12 +124,12 @@ class _Mean(Counter):
 
 
 def _in_units(values: np.ndarray) -> np.ndarray:
-    """int64 [k, 2]: the statistics of a `_Mean` of ``values`` (float64 [k]); NaN: no value."""
+    """int64 [k, 2]: the statistics of a `Mean` of ``values`` (float64 [k]); NaN: no value."""
     counted = np.stack([np.rint(values * UNIT), np.ones_like(values)], axis=1)
     return np.where(np.isnan(values)[:, None], 0, counted).astype(np.int64)
 
 
-class _Column(_Mean):
+class _Column(Mean):
     """Reads the values of column ``n`` of n-best lists."""
 
     percent = False
@@ -157,7 +157,7 @@ def sentence_metric(
     """
 
     def make(function: _Function) -> type[Counter]:
-        class OfSentences(_Mean):
+        class OfSentences(Mean):
             def __init__(self, words: Sequence[str]) -> None:
                 self._words = words
 

@@ -114,10 +114,13 @@ def test_bad_input(tmp_path: Path) -> None:
         evaluate_lists(path, [], print)
     with pytest.raises(UsageError, match="bare: found no metrics in the lists, and no references"):
         evaluate_lists(write(tmp_path / "bare", metrics=False), [], print)
-    path.write_text('{"id": 0, "text": "x", "metrics": {"comet": 1, "bleu": 0.5}}\n')
-    for references in ([], [REFERENCES]):
-        with pytest.raises(DataError, match="lists:1: found a metric called bleu, expected another name: bleu, ter"):
-            evaluate_lists(path, references, print)
+    for name in ("bleu", "wer"):
+        path.write_text(json.dumps({"id": 0, "text": "x", "metrics": {"comet": 1, name: 0.5}}) + "\n")
+        for references in ([], [REFERENCES]):
+            with pytest.raises(
+                DataError, match=f"lists:1: found a metric called {name}, expected another name: bleu, ter"
+            ):
+                evaluate_lists(path, references, print)
     path.write_text("")
     with pytest.raises(DataError, match="lists: found no entries, expected n-best lists"):
         evaluate_lists(path, [REFERENCES], print)
