@@ -211,6 +211,7 @@ class MetricGold(SentenceMetric):
         self._metric = metric
         self._bleu = bleu
         self.needs_previous_epoch = "bleu" in metric.names and bleu.needs_previous_epoch
+        self.is_of_list = "bleu" not in metric.names or (bleu.is_of_list and not bleu.needs_previous_epoch)
 
     def start_epoch(self, best: np.ndarray) -> None:
         self._bleu.start_epoch(best)

@@ -82,7 +82,7 @@ class ListDecoder:
     """Scores and sorts compiled lists; see `mpitune.decoder.base.Decoder`."""
 
     def __init__(self, model: ListModel) -> None:
-        self._lists = model.lists
+        self.lists = model.lists
         self.features = model.feature_table()
         self.failed = 0
 
@@ -91,7 +91,7 @@ class ListDecoder:
 
         Equal scores stay in the order of the list. A list without entries gives one translation of no words.
         """
-        lists = self._lists
+        lists = self.lists
         first, last = lists.entry_ptr[sentence.grammar : sentence.grammar + 2].tolist()
         if first == last:
             return empty_translation(lists.metric.shape[1])
