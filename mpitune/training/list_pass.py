@@ -19,7 +19,7 @@ from mpitune.metrics.tuning_metric import Metric
 from mpitune.store.store import Corpus
 from mpitune.training.epoch_statistics import SUMS, ListStatistics, norms
 
-AT_ONCE = 256
+AT_ONCE = 512
 """Lists between two looks at the stop request."""
 
 
@@ -40,7 +40,6 @@ class ListPass:
         self._row = ends[:-1]
         self.longest = int(self._size.max(initial=0))
         """Entries of the longest list."""
-        self._no_weights = np.zeros(len(decoder.features))
         self._most_values = int(np.diff(lists.feature_ptr).max(initial=0))
         # Of lists that are not met, nothing is written: they take no memory.
         self._counted = np.zeros(corpus.size, dtype=np.bool_)
@@ -54,8 +53,7 @@ class ListPass:
         Ends before the first list with a model score that is not finite: the result is of the lists before it.
         """
         weights.grow()
-        for i in sentences[~self._counted[sentences]].tolist():
-            self._count(i)
+        self._count(sentences[~self._counted[sentences]])
         first, size, row = (array[sentences] for array in (self._first, self._size, self._row))
         self._gold.score_again(self._statistics, row, size, sentences, self._gold_score)
         lists = self._decoder.lists
@@ -63,17 +61,19 @@ class ListPass:
         given = GivenLists(first, size, row, features, self._gold_score, self._sentence_score, self._most_values)
         return self._statistics_of(sentences, given, self._learner.learn_lists(given, weights))
 
-    def _count(self, i: int) -> None:
-        """Fill the counts and scores of the list of sentence ``i``."""
-        sentence, size = self._corpus.sentence(i), max(int(self._size[i]), 1)
-        # Without weights, entries stay in their order.
-        kbest = self._decoder.decode(sentence, self._no_weights, size)
-        counted = self._metric.statistics(kbest, self._corpus.references(i))
-        rows = slice(self._row[i], self._row[i] + size)
-        self._statistics[rows], self._mean[i] = counted, counted.mean(axis=0)
-        self._sentence_score[rows] = self._metric.sentence_scores(counted)
-        self._gold_score[rows] = self._gold.score(counted, len(sentence.words), i)
-        self._counted[i] = True
+    def _count(self, sentences: np.ndarray) -> None:
+        """Fill the counts and scores of the lists of ``sentences`` (int64 [n])."""
+        if not len(sentences):
+            return
+        corpus, decoder, metric = self._corpus, self._decoder, self._metric
+        lists = ((decoder.entries(corpus.sentence(i)), corpus.references(i)) for i in sentences.tolist())
+        counted = [metric.statistics(kbest, references) for kbest, references in lists]
+        ends, counts = row_ends([len(of_list) for of_list in counted]), np.concatenate(counted)
+        rows = np.arange(ends[-1]) + np.repeat(self._row[sentences] - ends[:-1], np.diff(ends))
+        self._statistics[rows] = counts
+        self._mean[sentences] = np.add.reduceat(counts, ends[:-1]) / np.diff(ends)[:, None]
+        self._sentence_score[rows], self._gold_score[rows] = metric.sentence_scores(counts), self._gold.reported(counts)
+        self._counted[sentences] = True
 
     def _statistics_of(self, sentences: np.ndarray, lists: GivenLists, chosen: Chosen) -> ListStatistics:
         done = len(chosen.best)
