@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpitune.jit import kernel
+from mpitune.jit import at, kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
 from mpitune.portable_math import exp, log
 from mpitune.registry import Registry
@@ -33,37 +33,44 @@ def _brevity_penalty(length: float, reference: float) -> float:
 
 
 @kernel
-def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, space: np.ndarray, scores: np.ndarray) -> None:
+def _bleu(
+    counts: np.ndarray, first: int, document: np.ndarray, add: float, space: np.ndarray, scores: np.ndarray
+) -> None:
     """Fill ``scores`` (float64 [k]): BLEU-4 of ``document`` (float64 [11]) plus each translation.
 
-    ``statistics``: whole numbers [k, 11]; ``add`` is added to matches and n-grams of the orders above 1; ``space``:
-    float64 [k], working space. Each step is a loop of its own: so it is done with several translations at once.
+    ``counts``: whole numbers [11, n], the statistics of the translations in columns from ``first`` on. ``add`` is added
+    to matches and n-grams of the orders above 1; ``space``: float64 [k], working space. Each step is a loop over
+    columns of its own: so the processor does it with several translations at once.
     """
     k = len(scores)
     for j in range(k):
-        scores[j] = 0.0
+        scores[at(j)] = 0.0
     for n in range(ORDER):
         smooth = add if n > 0 else 0.0
+        match, total = document[MATCHES + n], document[TOTALS + n]
+        of_match, of_total = counts[MATCHES + n, first:], counts[TOTALS + n, first:]
         for j in range(k):
-            match = document[MATCHES + n] + statistics[j, MATCHES + n] + smooth
-            total = document[TOTALS + n] + statistics[j, TOTALS + n] + smooth
-            space[j] = match / total if match > 0.0 else 0.0
+            matches = match + of_match[at(j)] + smooth
+            # Without matches there may be no n-grams.
+            space[at(j)] = matches / (total + of_total[at(j)] + smooth if matches > 0.0 else 1.0)
         for j in range(k):
-            scores[j] += log(space[j])
+            scores[at(j)] += log(space[at(j)])
+    length, reference = document[LENGTH], document[REFERENCE]
+    of_length, of_reference = counts[LENGTH, first:], counts[REFERENCE, first:]
     for j in range(k):
-        length = document[LENGTH] + statistics[j, LENGTH]
-        reference = document[REFERENCE] + statistics[j, REFERENCE]
+        words, wanted = length + of_length[at(j)], reference + of_reference[at(j)]
         # The logarithm of BLEU's brevity penalty.
-        space[j] = 0.0 if length >= reference else 1.0 - reference / length if length > 0.0 else -math.inf
+        short = 1.0 - wanted / words if words > 0.0 else -math.inf
+        space[at(j)] = 0.0 if words >= wanted else short
     for j in range(k):
-        space[j] = exp(space[j])
+        space[at(j)] = exp(space[at(j)])
     for j in range(k):
-        scores[j] = space[j] * exp(scores[j] / ORDER)
+        scores[at(j)] = space[at(j)] * exp(scores[at(j)] / ORDER)
 
 
 @kernel
 def _bleu_of_lists(
-    statistics: np.ndarray,
+    counts: np.ndarray,
     row: np.ndarray,
     size: np.ndarray,
     documents: np.ndarray,
@@ -73,14 +80,14 @@ def _bleu_of_lists(
 ) -> None:
     """``scale`` times `_bleu` of lists, n of them, each with a document of its own.
 
-    ``row``, ``size``: int64 [n], first row of each list in ``statistics`` (whole numbers [rows, 11]) and ``scores``
+    ``row``, ``size``: int64 [n], first translation of each list in ``counts`` (whole numbers [11, rows]) and ``scores``
     (float64 [rows]), and its translations; ``documents``: float64 [n, 11]; ``space``: float64 [largest size].
     """
     for i in range(len(row)):
-        first, last = row[i], row[i] + size[i]
-        _bleu(statistics[first:last], documents[i], 0.0, space[: size[i]], scores[first:last])
-        for j in range(first, last):
-            scores[j] *= scale
+        of_list = scores[row[i] : row[i] + size[i]]
+        _bleu(counts, row[i], documents[i], 0.0, space[: size[i]], of_list)
+        for j in range(len(of_list)):
+            of_list[j] *= scale
 
 
 @kernel
@@ -135,7 +142,7 @@ def bleu_with(document: np.ndarray, statistics: np.ndarray, add: float = 0.0) ->
     ``add`` is added to matches and n-grams of the orders above 1.
     """
     space, scores = np.empty((2, len(statistics)))
-    _bleu(statistics, document, add, space, scores)
+    _bleu(np.ascontiguousarray(statistics.T), 0, document, add, space, scores)
     return scores
 
 
@@ -207,12 +214,12 @@ class SentenceMetric:
         return self._sentence_score(statistics)
 
     def score_again(
-        self, statistics: np.ndarray, row: np.ndarray, size: np.ndarray, numbers: np.ndarray, scores: np.ndarray
+        self, counts: np.ndarray, row: np.ndarray, size: np.ndarray, numbers: np.ndarray, scores: np.ndarray
     ) -> None:
         """Replace the ``scores`` of lists that were scored in another epoch, n of them, where they are different now.
 
-        ``row``, ``size``: int64 [n], the first row of each list in ``statistics`` (whole numbers [rows, 11]) and
-        ``scores`` (float64 [rows]), and its translations; ``numbers``: int64 [n], of the sentences.
+        ``row``, ``size``: int64 [n], the first translation of each list in ``counts`` (whole numbers [11, rows], the
+        statistics) and ``scores`` (float64 [rows]), and its translations; ``numbers``: int64 [n], of the sentences.
         """
 
     def update_context(self, statistics: np.ndarray, source_length: int) -> None:
@@ -278,11 +285,11 @@ class ContextBleu(SentenceMetric):
         return bleu_with((self._sum - self._best[number]).astype(np.float64), statistics) * self._scale
 
     def score_again(
-        self, statistics: np.ndarray, row: np.ndarray, size: np.ndarray, numbers: np.ndarray, scores: np.ndarray
+        self, counts: np.ndarray, row: np.ndarray, size: np.ndarray, numbers: np.ndarray, scores: np.ndarray
     ) -> None:
         if len(self._best):
             documents = (self._sum - self._best[numbers]).astype(np.float64)
-            _bleu_of_lists(statistics, row, size, documents, self._scale, np.empty(int(size.max(initial=0))), scores)
+            _bleu_of_lists(counts, row, size, documents, self._scale, np.empty(int(size.max(initial=0))), scores)
 
 
 class DocumentBleu(SentenceMetric):

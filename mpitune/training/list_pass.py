@@ -43,7 +43,7 @@ class ListPass:
         self._most_values = int(np.diff(lists.feature_ptr).max(initial=0))
         # Of lists that are not met, nothing is written: they take no memory.
         self._counted = np.zeros(corpus.size, dtype=np.bool_)
-        self._statistics = np.empty((ends[-1], metric.width), dtype=np.int32 if metric.is_bleu else np.int64)
+        self._counts = np.empty((metric.width, ends[-1]), dtype=np.int32 if metric.is_bleu else np.int64)
         self._mean = np.empty((corpus.size, metric.width))
         self._gold_score, self._sentence_score = np.empty((2, ends[-1]))
 
@@ -55,7 +55,7 @@ class ListPass:
         weights.grow()
         self._count(sentences[~self._counted[sentences]])
         first, size, row = (array[sentences] for array in (self._first, self._size, self._row))
-        self._gold.score_again(self._statistics, row, size, sentences, self._gold_score)
+        self._gold.score_again(self._counts, row, size, sentences, self._gold_score)
         lists = self._decoder.lists
         features = FeatureRows(lists.feature_ptr, lists.feature, lists.value)
         given = GivenLists(first, size, row, features, self._gold_score, self._sentence_score, self._most_values)
@@ -70,7 +70,7 @@ class ListPass:
         counted = [metric.statistics(kbest, references) for kbest, references in lists]
         ends, counts = row_ends([len(of_list) for of_list in counted]), np.concatenate(counted)
         rows = np.arange(ends[-1]) + np.repeat(self._row[sentences] - ends[:-1], np.diff(ends))
-        self._statistics[rows] = counts
+        self._counts[:, rows] = counts.T
         self._mean[sentences] = np.add.reduceat(counts, ends[:-1]) / np.diff(ends)[:, None]
         self._sentence_score[rows], self._gold_score[rows] = metric.sentence_scores(counts), self._gold.reported(counts)
         self._counted[sentences] = True
@@ -78,7 +78,7 @@ class ListPass:
     def _statistics_of(self, sentences: np.ndarray, lists: GivenLists, chosen: Chosen) -> ListStatistics:
         done = len(chosen.best)
         sentences, row = sentences[:done], lists.row[:done]
-        best, oracle, prediction, largest = (self._statistics[row + entry].astype(np.int64) for entry in chosen[:4])
+        best, oracle, prediction, largest = (self._counts[:, row + entry].T.astype(np.int64) for entry in chosen[:4])
         ptr, change = lists.features.ptr, norms(chosen.change_ptr, chosen.change)
         has_source = np.diff(self._corpus.source_ptr)[sentences] > 0
         has_features = ptr[lists.first + lists.size] > ptr[lists.first]

@@ -32,6 +32,9 @@ from mpitune.training.scheduler import Advance, draw_shards, process_shards, reo
 from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
 
+KEPT_FROM = 1.0
+"""Seconds that learning a shard of given lists must take for its result to be kept during the epoch."""
+
 
 def online_epoch(run: TrainingRun, state: State) -> EpochResult:
     """Learn all shards from the weights of ``state``, exchange the results and mix them. Collective.
@@ -131,7 +134,9 @@ def _learn_shards(run: TrainingRun, state: State, shards: list[np.ndarray]) -> l
     def learn(z: int, advance: Advance) -> ShardResult:
         weights = run.first.load(_shard_start(run, state, z), run.online.state)
         result = learn_shard(run, epoch, z, shards[z], weights, advance)
-        keep_shard(run, epoch, result)
+        # Given lists are learned from again faster than a file is written; the next epoch may begin with its weights.
+        if run.list_pass is None or not run.mixes_each_epoch or result.statistics["seconds"] > KEPT_FROM:
+            keep_shard(run, epoch, result)
         return result
 
     # Of shards that are drawn anew, nobody knows yet how long they take.
