@@ -72,7 +72,9 @@ class ListPass:
         rows = np.arange(ends[-1]) + np.repeat(self._row[sentences] - ends[:-1], np.diff(ends))
         self._counts[:, rows] = counts.T
         self._mean[sentences] = np.add.reduceat(counts, ends[:-1]) / np.diff(ends)[:, None]
-        self._sentence_score[rows], self._gold_score[rows] = metric.sentence_scores(counts), self._gold.reported(counts)
+        self._sentence_score[rows] = metric.sentence_scores(counts)
+        # Scores that depend on the sentence, too, are made again.
+        self._gold_score[rows] = self._gold.score(counts, 0)
         self._counted[sentences] = True
 
     def _statistics_of(self, sentences: np.ndarray, lists: GivenLists, chosen: Chosen) -> ListStatistics:

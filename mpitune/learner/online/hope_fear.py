@@ -123,7 +123,8 @@ def update_pair(
     for i in range(count):
         slot = columns.slot[i]
         before = weights.value[slot]
-        weights.value[slot] += space.gradient[i]
+        if space.gradient[i] != 0.0:
+            weights.value[slot] += space.gradient[i]
         change[i] = weights.value[slot] - before
     return count
 
