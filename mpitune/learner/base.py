@@ -60,6 +60,71 @@ class OnlineLearner(Protocol):
         return
 
 
+class FeatureRows(NamedTuple):
+    """Feature vectors (CSR), a row for each entry of a list, or of many lists."""
+
+    ptr: np.ndarray
+    """int64 [entries + 1]"""
+    slot: np.ndarray
+    """int32: features."""
+    value: np.ndarray
+    """float64: values of these features."""
+
+
+class GivenLists(NamedTuple):
+    """Lists that do not change with the weights, n of them, to learn from in this order."""
+
+    first: np.ndarray
+    """int64 [n]: the first entry of each list, a row of ``features``."""
+    size: np.ndarray
+    """int64 [n]: its entries; 0: there are none, which gives one translation of no words."""
+    row: np.ndarray
+    """int64 [n]: the first entry, or that translation, in the arrays of scores."""
+    features: FeatureRows
+    gold: np.ndarray
+    """float64: gold scores."""
+    sentence_score: np.ndarray
+    """float64: scores without context."""
+    most_values: int
+    """Largest number of features of an entry."""
+
+
+class Chosen(NamedTuple):
+    """What a learner makes of lists, n of them; entries are counted from 0 in each list."""
+
+    best: np.ndarray
+    """int64 [n]: the 1-best."""
+    oracle: np.ndarray
+    """int64 [n]"""
+    prediction: np.ndarray
+    """int64 [n]"""
+    largest: np.ndarray
+    """int64 [n]: the entry of the largest ``sentence_score``; of equals the first under the weights."""
+    updates: np.ndarray
+    """int64 [n]: constraints that changed the weights."""
+    change_ptr: np.ndarray
+    """int64 [n + 1]: list i changes weights by ``change[change_ptr[i]:change_ptr[i + 1]]``, and by zeros."""
+    change: np.ndarray
+    """float64"""
+
+
+@runtime_checkable
+class ListLearner(Protocol):
+    """An online learner that can go over given lists without `OnlineLearner.update`, with the same result."""
+
+    @property
+    def longest(self) -> int:
+        """The number of entries of the longest list that it can learn from so."""
+        ...
+
+    def learn_lists(self, lists: GivenLists, weights: Weights) -> Chosen:
+        """Learn from ``lists`` one after the other.
+
+        Ends before the first list with a model score that is not finite: the result has the lists before it.
+        """
+        ...
+
+
 class EvidenceLearner(OnlineLearner):
     """An online learner whose weights of sparse features follow from their state."""
 

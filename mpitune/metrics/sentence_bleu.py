@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mpitune.jit import kernel
+from mpitune.jit import at, kernel
 from mpitune.metrics.bleu import LENGTH, LONGEST, MATCHES, ORDER, REFERENCE, TOTALS, WIDTH
 from mpitune.portable_math import exp, exps, log, logs
 from mpitune.registry import Registry
@@ -33,23 +33,61 @@ def _brevity_penalty(length: float, reference: float) -> float:
 
 
 @kernel
-def _bleu(statistics: np.ndarray, document: np.ndarray, add: float, scores: np.ndarray) -> None:
+def _bleu(
+    counts: np.ndarray, first: int, document: np.ndarray, add: float, space: np.ndarray, scores: np.ndarray
+) -> None:
     """Fill ``scores`` (float64 [k]): BLEU-4 of ``document`` (float64 [11]) plus each translation.
 
-    ``statistics``: int64 [k, 11]; ``add`` is added to matches and n-grams of the orders above 1.
+    ``counts``: whole numbers [11, n], the statistics of the translations in columns from ``first`` on. ``add`` is added
+    to matches and n-grams of the orders above 1; ``space``: float64 [k], working space. Each step is a loop over
+    columns of its own: so the processor does it with several translations at once.
     """
-    for j in range(len(statistics)):
-        logs = 0.0
-        for n in range(ORDER):
-            smooth = add if n > 0 else 0.0
-            match = document[MATCHES + n] + statistics[j, MATCHES + n] + smooth
-            if match == 0:
-                logs = -math.inf
-                break
-            logs += log(match / (document[TOTALS + n] + statistics[j, TOTALS + n] + smooth))
-        length = document[LENGTH] + statistics[j, LENGTH]
-        reference = document[REFERENCE] + statistics[j, REFERENCE]
-        scores[j] = _brevity_penalty(length, reference) * exp(logs / ORDER)
+    k = len(scores)
+    for j in range(k):
+        scores[at(j)] = 0.0
+    for n in range(ORDER):
+        smooth = add if n > 0 else 0.0
+        match, total = document[MATCHES + n], document[TOTALS + n]
+        of_match, of_total = counts[MATCHES + n, first:], counts[TOTALS + n, first:]
+        for j in range(k):
+            matches = match + of_match[at(j)] + smooth
+            # Without matches there may be no n-grams.
+            space[at(j)] = matches / (total + of_total[at(j)] + smooth if matches > 0.0 else 1.0)
+        for j in range(k):
+            scores[at(j)] += log(space[at(j)])
+    length, reference = document[LENGTH], document[REFERENCE]
+    of_length, of_reference = counts[LENGTH, first:], counts[REFERENCE, first:]
+    for j in range(k):
+        words, wanted = length + of_length[at(j)], reference + of_reference[at(j)]
+        # The logarithm of BLEU's brevity penalty.
+        short = 1.0 - wanted / words if words > 0.0 else -math.inf
+        space[at(j)] = 0.0 if words >= wanted else short
+    for j in range(k):
+        space[at(j)] = exp(space[at(j)])
+    for j in range(k):
+        scores[at(j)] = space[at(j)] * exp(scores[at(j)] / ORDER)
+
+
+@kernel
+def _bleu_of_lists(
+    counts: np.ndarray,
+    row: np.ndarray,
+    size: np.ndarray,
+    documents: np.ndarray,
+    scale: float,
+    space: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    """``scale`` times `_bleu` of lists, n of them, each with a document of its own.
+
+    ``row``, ``size``: int64 [n], first translation of each list in ``counts`` (whole numbers [11, rows]) and ``scores``
+    (float64 [rows]), and its translations; ``documents``: float64 [n, 11]; ``space``: float64 [largest size].
+    """
+    for i in range(len(row)):
+        of_list = scores[row[i] : row[i] + size[i]]
+        _bleu(counts, row[i], documents[i], 0.0, space[: size[i]], of_list)
+        for j in range(len(of_list)):
+            of_list[j] *= scale
 
 
 @kernel
@@ -98,6 +136,16 @@ def _sum(statistics: np.ndarray, scores: np.ndarray) -> None:
         scores[j] = _brevity_penalty(statistics[j, LENGTH], statistics[j, REFERENCE]) * precisions
 
 
+def bleu_with(document: np.ndarray, statistics: np.ndarray, add: float = 0.0) -> np.ndarray:
+    """float64 [k]: BLEU-4 of ``document`` (float64 [11]) plus each translation (``statistics``: int64 [k, 11]).
+
+    ``add`` is added to matches and n-grams of the orders above 1.
+    """
+    space, scores = np.empty((2, len(statistics)))
+    _bleu(np.ascontiguousarray(statistics.T), 0, document, add, space, scores)
+    return scores
+
+
 def liang(statistics: np.ndarray) -> np.ndarray:
     """float64 [k]: the sum over n of BLEU_n / 2^(5 - n), at most 0.9375. ``statistics``: int64 [k, 11], also below."""
     scores = np.empty(len(statistics))
@@ -114,9 +162,7 @@ def sum_of_precisions(statistics: np.ndarray) -> np.ndarray:
 
 def papineni(statistics: np.ndarray) -> np.ndarray:
     """float64 [k]: BLEU-4 without smoothing; corpus BLEU if given summed statistics."""
-    scores = np.empty(len(statistics))
-    _bleu(statistics, np.zeros(WIDTH), 0.0, scores)
-    return scores
+    return bleu_with(np.zeros(WIDTH), statistics)
 
 
 def exp_smoothed(statistics: np.ndarray) -> np.ndarray:
@@ -161,6 +207,8 @@ class SentenceMetric:
 
     needs_previous_epoch = False
     """True if `start_epoch` needs the 1-best translations of the epoch before."""
+    is_of_list = True
+    """True if scores depend on the list, and the epoch before, alone: `score_again` follows what changes."""
 
     def __init__(self, sentence_score: Callable[[np.ndarray], np.ndarray]) -> None:
         self._sentence_score = sentence_score
@@ -178,12 +226,25 @@ class SentenceMetric:
         """
         return self._sentence_score(statistics)
 
+    def score_again(
+        self, counts: np.ndarray, row: np.ndarray, size: np.ndarray, numbers: np.ndarray, scores: np.ndarray
+    ) -> None:
+        """Replace the ``scores`` of lists that were scored in another epoch, n of them, where they are different now.
+
+        ``row``, ``size``: int64 [n], the first translation of each list in ``counts`` (whole numbers [11, rows], the
+        statistics) and ``scores`` (float64 [rows]), and its translations; ``numbers``: int64 [n], of the sentences.
+        """
+
     def update_context(self, statistics: np.ndarray, source_length: int) -> None:
         """Add the 1-best, the first row of ``statistics`` (int64 [k, 11]), to the context."""
 
     def report(self, statistics: np.ndarray) -> float:
         """The score of the 1-best without context, in [0, 1], for the epoch's metrics; 0 for an empty list."""
-        return float(self._sentence_score(statistics[:1])[0]) if len(statistics) else 0.0
+        return float(self.reported(statistics[:1])[0]) if len(statistics) else 0.0
+
+    def reported(self, statistics: np.ndarray) -> np.ndarray:
+        """float64 [n]: `report` of 1-bests (int64 [n, 11])."""
+        return self._sentence_score(statistics)
 
 
 class ChiangBleu(SentenceMetric):
@@ -194,6 +255,8 @@ class ChiangBleu(SentenceMetric):
     4-grams may score above 0. `report` uses `bleu_plus_one`.
     """
 
+    is_of_list = False
+
     def __init__(self) -> None:
         super().__init__(bleu_plus_one)
         self.start_shard()
@@ -203,9 +266,7 @@ class ChiangBleu(SentenceMetric):
         self.source_length = 0.0
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
-        scores = np.empty(len(statistics))
-        _bleu(statistics, self.document, 0.0, scores)
-        return scores * (self.source_length + source_length)
+        return bleu_with(self.document, statistics) * (self.source_length + source_length)
 
     def update_context(self, statistics: np.ndarray, source_length: int) -> None:
         self.document = CONTEXT_DECAY * (self.document + statistics[:1].sum(axis=0))
@@ -234,9 +295,14 @@ class ContextBleu(SentenceMetric):
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
         if not len(self._best):
             return super().score(statistics, source_length)
-        scores = np.empty(len(statistics))
-        _bleu(statistics, (self._sum - self._best[number]).astype(np.float64), 0.0, scores)
-        return scores * self._scale
+        return bleu_with((self._sum - self._best[number]).astype(np.float64), statistics) * self._scale
+
+    def score_again(
+        self, counts: np.ndarray, row: np.ndarray, size: np.ndarray, numbers: np.ndarray, scores: np.ndarray
+    ) -> None:
+        if len(self._best):
+            documents = (self._sum - self._best[numbers]).astype(np.float64)
+            _bleu_of_lists(counts, row, size, documents, self._scale, np.empty(int(size.max(initial=0))), scores)
 
 
 class DocumentBleu(SentenceMetric):
@@ -254,6 +320,7 @@ class DocumentBleu(SentenceMetric):
     sentence BLEU, independent of sentence length, and fit the same margins.
     """
 
+    is_of_list = False
     needs_previous_epoch = True
     DECAY = 0.995
     START = 25
@@ -270,8 +337,7 @@ class DocumentBleu(SentenceMetric):
         self.document = self._first.copy()
 
     def score(self, statistics: np.ndarray, source_length: int, number: int = 0) -> np.ndarray:
-        scores = np.empty(len(statistics))
-        _bleu(statistics, self.document, 1.0, scores)
+        scores = bleu_with(self.document, statistics, 1.0)
         length = float(statistics[:1, REFERENCE].sum())
         scores *= (self.document[REFERENCE] + length) / max(length, 1.0)
         return scores

@@ -308,6 +308,7 @@ class MetricGold(SentenceMetric):
         self._bleu = bleu
         self.set_spreads(*[np.full(len(metric.names), SPREAD)] * 2)
         self.needs_previous_epoch = "bleu" in metric.names and bleu.needs_previous_epoch
+        self.is_of_list = "bleu" not in metric.names or (bleu.is_of_list and not bleu.needs_previous_epoch)
 
     def set_spreads(self, first: np.ndarray, later: np.ndarray) -> None:
         """Set the spreads of `single_scores` (float64 [metrics], above 0) in the first epoch, and in later ones.

@@ -8,6 +8,7 @@
 - `job_inputs`: from a job file to the job and its inputs;
   `seen_references`: those that a language model's text has; `factory`: constructs decoder, learner and metric.
 - `scheduler`: shards and their distribution over the ranks, other work on all ranks.
+- `list_pass`: a pass over given lists, many at a time.
 - `dense_start`: initial weights; `metric_spreads`: scales of metrics.
 - `epoch_statistics`: sums; `epoch_metrics`: the line in metrics.jsonl; `epoch_clock`: time and memory; `devtest`:
   translation of the devtest set; `sanity_checks`: warnings;

@@ -181,7 +181,7 @@ def _learn(run: TrainingRun, n: int, start: SparseWeights, sentences: np.ndarray
     if not weights.value[weights.first_sparse :].any():
         run = replace(run, decoder=factory.without_templates(run.job, run.store, run.decoder))
     with Progress("dense start", len(sentences)) as shown:
-        return learn_shard(run, DENSE_START, n, sentences, weights, lambda gold: shown.advance())
+        return learn_shard(run, DENSE_START, n, sentences, weights, lambda _, sentences=1: shown.advance(sentences))
 
 
 def _weight_language_models(run: TrainingRun, weights: Weights) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mpitune.array_files.csr import row_ends
 from mpitune.decoder.base import Decoder, KBest
 from mpitune.learner.base import Counts
 from mpitune.learner.weights import SparseWeights
 from mpitune.metrics.bleu import LENGTH, REFERENCE, WIDTH
 from mpitune.metrics.sentence_bleu import papineni
 from mpitune.metrics.tuning_metric import CHOICES, Metric
-from mpitune.training.session import ScoredList
+
+if TYPE_CHECKING:
+    from mpitune.training.session import ScoredList
 
 LOG = logging.getLogger(__name__)
 
@@ -79,6 +81,17 @@ class EpochResult:
     """Column norms of the selected features, if there was a selection; on rank 0."""
 
 
+class ListStatistics(NamedTuple):
+    """Statistics of lists that were learned from, n of them."""
+
+    hypotheses: np.ndarray
+    """int64 [n, 3, 11]: statistics of `TRACKED_HYPOTHESES`, 0 for those that there are none of."""
+    choices: np.ndarray
+    """float64 [n, 3, columns]: statistics of the metric, of `CHOICES`."""
+    numbers: np.ndarray
+    """float64 [n, 9]: what `SUMS` add up."""
+
+
 class StatisticsAccumulator:
     """Accumulates the statistics of one shard."""
 
@@ -86,22 +99,28 @@ class StatisticsAccumulator:
         self._decoder = decoder
         self._metric = metric
         self._began, self._failed = time.monotonic(), decoder.failed
-        self._sums = dict.fromkeys(SUMS, 0.0)
+        self._sums = np.zeros(len(SUMS))
         self._bleu = np.zeros((len(TRACKED_HYPOTHESES), WIDTH), dtype=np.int64)
         self._choices = np.zeros((len(CHOICES), metric.width))
 
     def add(self, scored: ScoredList, counts: Counts, change: float = 0.0) -> None:
         """Add a sentence; ``change``: L2 norm of the change of the weights by its list."""
         statistics, kbest = scored.statistics, scored.kbest
-        for sum_, entry in zip(self._bleu, (0, counts.oracle, counts.prediction), strict=True):
-            sum_ += statistics[entry, :WIDTH] if entry >= 0 else 0
-        self._choices += self._metric.choices(statistics)
+        hypotheses = np.zeros_like(self._bleu)
+        for row, entry in zip(hypotheses, (0, counts.oracle, counts.prediction), strict=True):
+            row[:] = statistics[entry, :WIDTH] if entry >= 0 else 0
         lengths = statistics[0, [LENGTH, REFERENCE]].tolist()
         # Without features, it is not a translation: there was no list, or the decoder has failed.
         empty = len(scored.source) > 0 and len(kbest.translation(0)) == 0 and len(kbest.feature_index) > 0
-        numbers = (1, scored.best, counts.pairs, counts.updates, *lengths, empty, change, change > 0)
-        for name, number in zip(SUMS, numbers, strict=True):
-            self._sums[name] += float(number)
+        numbers = [1.0, scored.best, counts.pairs, counts.updates, *lengths, empty, change, change > 0]
+        choices = self._metric.choices(statistics)
+        self.add_lists(ListStatistics(hypotheses[None], choices[None], np.array([numbers])))
+
+    def add_lists(self, lists: ListStatistics) -> None:
+        """Add ``lists``, one after the other: sums of fractions depend on the order."""
+        self._bleu += lists.hypotheses.sum(axis=0)
+        self._choices = _added(self._choices, lists.choices)
+        self._sums = _added(self._sums, lists.numbers)
 
     def statistics(self, shard: int, weights: np.ndarray | None = None) -> ShardStatistics:
         """The statistics of the completed shard; ``weights``: float64 [n], the learned ones."""
@@ -110,7 +129,14 @@ class StatisticsAccumulator:
             "norm": 0.0 if weights is None else norm(weights),
             "seconds": time.monotonic() - self._began,
         }
-        return ShardStatistics(shard, self._sums | more, self._bleu, self._choices)
+        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
+        return ShardStatistics(shard, sums | more, self._bleu, self._choices)
+
+
+def _added(total: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """``total`` (float64 [..]) plus each of ``rows`` (float64 [n, ..]) in their order."""
+    sum_: np.ndarray = np.add.accumulate(np.concatenate([total[None], rows]))[-1]
+    return sum_
 
 
 class Change:
@@ -133,10 +159,23 @@ class Change:
 
 def norm(values: np.ndarray) -> float:
     """L2 norm of ``values`` (float64 [n]), bit for bit independent of their order, which differs between ranks."""
-    sizes = np.sort(np.abs(values[values != 0]))
-    most = float(sizes[-1]) if len(sizes) else 0.0
-    # Scaled first: squares of large values overflow.
-    return most * math.sqrt(float(np.square(sizes / most).sum())) if most else 0.0
+    return float(norms(np.array([0, len(values)]), values)[0])
+
+
+def norms(ptr: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """float64 [n]: `norm` of each of the rows ``values[ptr[i]:ptr[i + 1]]`` (float64; ``ptr``: int64 [n + 1])."""
+    nonzero = values[: ptr[-1]] != 0
+    sizes = np.abs(values[: ptr[-1]][nonzero])
+    ptr = row_ends(nonzero)[ptr]
+    length, result = np.diff(ptr), np.zeros(len(ptr) - 1)
+    # Rows of the same length at a time: the order of NumPy's sum depends on it.
+    for n in np.unique(length[length > 0]).tolist():
+        rows = np.flatnonzero(length == n)
+        sorted_ = np.sort(sizes[ptr[rows, None] + np.arange(n)])
+        most = sorted_[:, -1]
+        # Scaled first: squares of large values overflow.
+        result[rows] = most * np.sqrt(np.square(sorted_ / most[:, None]).sum(axis=1))
+    return result
 
 
 def summary(shards: Sequence[ShardStatistics], metric: Metric) -> dict[str, Any]:

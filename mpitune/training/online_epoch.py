@@ -6,7 +6,7 @@ results are mixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,10 +26,14 @@ from mpitune.run_folder.checkpoint import ShardResult, read_shard, write_shard
 from mpitune.run_folder.layout import checkpoint_path
 from mpitune.runtime.memory import machine_memory
 from mpitune.training import factory
-from mpitune.training.epoch_statistics import Change, EpochResult, ShardStatistics, StatisticsAccumulator
-from mpitune.training.scheduler import draw_shards, process_shards, reordered
+from mpitune.training.epoch_statistics import SUMS, Change, EpochResult, ShardStatistics, StatisticsAccumulator
+from mpitune.training.list_pass import AT_ONCE
+from mpitune.training.scheduler import Advance, draw_shards, process_shards, reordered
 from mpitune.training.session import TrainingRun
 from mpitune.training.state import State
+
+KEPT_FROM = 1.0
+"""Seconds that learning a shard of given lists must take for its result to be kept during the epoch."""
 
 
 def online_epoch(run: TrainingRun, state: State) -> EpochResult:
@@ -61,7 +65,7 @@ def learn_shard(
     z: int,
     shard: np.ndarray,
     weights: Weights,
-    advance: Callable[[float], None],
+    advance: Advance,
 ) -> ShardResult:
     """Inner loop of algorithm 1: decode each sentence with the current weights, then update them from its list.
 
@@ -75,14 +79,25 @@ def learn_shard(
     sums, best = StatisticsAccumulator(run.decoder, run.metric), np.zeros((len(shard), WIDTH), dtype=np.int32)
     learner = run.online
     learner.start_shard(weights, passes=max(epoch - 1, 0))
-    for n, each in enumerate(run.lists(shard, weights, epoch)):
-        check_finite(run, epoch, each.kbest.score)
-        random = np.random.default_rng([run.job.run.seed, epoch, each.number])
-        change = Change(each.kbest, weights.value, changes_all=learner.learner.changes_all)
-        counts = learner.update(each.kbest, each.gold, weights, random)
-        best[n] = each.statistics[0, :WIDTH]
-        sums.add(each, counts, change.norm(weights.value))
-        advance(each.best)
+    if (given := run.list_pass) is not None:
+        for first in range(0, len(shard), AT_ONCE):
+            run.check_stop(epoch)
+            part = shard[first : first + AT_ONCE]
+            found = given.learn(part, weights)
+            if len(found.numbers) < len(part):
+                raise _not_finite(run, epoch)
+            best[first : first + len(part)] = found.hypotheses[:, 0]
+            sums.add_lists(found)
+            advance(float(found.numbers[:, SUMS.index("gold")].sum()), len(part))
+    else:
+        for n, each in enumerate(run.lists(shard, weights, epoch)):
+            check_finite(run, epoch, each.kbest.score)
+            random = np.random.default_rng([run.job.run.seed, epoch, each.number])
+            change = Change(each.kbest, weights.value, changes_all=learner.learner.changes_all)
+            counts = learner.update(each.kbest, each.gold, weights, random)
+            best[n] = each.statistics[0, :WIDTH]
+            sums.add(each, counts, change.norm(weights.value))
+            advance(each.best)
     learner.end_shard(weights)
     check_finite(run, epoch, weights.value)
     learned = weights.sparse(learner.state, changed=epoch > 0 and run.mixes_each_epoch)
@@ -100,22 +115,28 @@ def learn_shard(
 def check_finite(run: TrainingRun, epoch: int, numbers: np.ndarray) -> None:
     """Raise DataError unless all ``numbers`` (float64 [n], weights or scores of ``epoch``) are finite."""
     if not np.isfinite(numbers).all():
-        last = checkpoint_path(run.folder.checkpoints, epoch - 1)
-        raise DataError(
-            f"{f'epoch {epoch}' if epoch else 'dense start'}: found NaN or infinite weights, expected numbers: "
-            f"{run.job.learner.own.remedy()}; "
-            + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
-        )
+        raise _not_finite(run, epoch)
+
+
+def _not_finite(run: TrainingRun, epoch: int) -> DataError:
+    last = checkpoint_path(run.folder.checkpoints, epoch - 1)
+    return DataError(
+        f"{f'epoch {epoch}' if epoch else 'dense start'}: found NaN or infinite weights, expected numbers: "
+        f"{run.job.learner.own.remedy()}; "
+        + (f"the last sound checkpoint is {last}" if epoch > 1 else "there is no checkpoint yet")
+    )
 
 
 def _learn_shards(run: TrainingRun, state: State, shards: list[np.ndarray]) -> list[ShardResult]:
     """Results of the shards that this rank takes from the work queue."""
     epoch = state.epoch + 1
 
-    def learn(z: int, advance: Callable[[float], None]) -> ShardResult:
+    def learn(z: int, advance: Advance) -> ShardResult:
         weights = run.first.load(_shard_start(run, state, z), run.online.state)
         result = learn_shard(run, epoch, z, shards[z], weights, advance)
-        keep_shard(run, epoch, result)
+        # Given lists are learned from again faster than a file is written; the next epoch may begin with its weights.
+        if run.list_pass is None or not run.mixes_each_epoch or result.statistics["seconds"] > KEPT_FROM:
+            keep_shard(run, epoch, result)
         return result
 
     # Of shards that are drawn anew, nobody knows yet how long they take.

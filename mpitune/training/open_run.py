@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -156,6 +157,9 @@ def _warm_up(run: TrainingRun) -> None:
         if isinstance(run.learner, BatchLearner):
             return
         run.learner.start_shard(weights)
+        if (given := replace(run).list_pass) is not None:
+            given.learn(np.array([i]), weights)
+            return
         run.learner.update(kbest, run.gold.score(counted, len(sentence.words)), weights, np.random.default_rng(0))
 
     if run.job.decoder.backend == "cdec":

@@ -29,6 +29,13 @@ class CompletedShard(Protocol):
         """Sums over its sentences, by name: `mpitune.training.epoch_statistics.ShardStatistics`."""
 
 
+class Advance(Protocol):
+    """Counts finished sentences of a shard."""
+
+    def __call__(self, score: float, sentences: int = 1, /) -> None:
+        """``score``: the sum of their gold scores."""
+
+
 _Done = TypeVar("_Done", bound=CompletedShard)
 
 
@@ -50,13 +57,13 @@ def process_shards(
     what: str,
     shards: Sequence[np.ndarray],
     kept: Callable[[int], _Done | None],
-    make: Callable[[int, Callable[[float], None]], _Done],
+    make: Callable[[int, Advance], _Done],
     seconds: Sequence[float] = (),
 ) -> list[_Done]:
     """Process shards from the work queue until all are done. All ranks call this.
 
     ``what`` names the work in progress lines. ``kept(z)`` returns the result of shard z that an interrupted run left,
-    or None; then ``make(z, advance)`` computes it, calls ``advance`` with the gold score of each sentence, and raises
+    or None; then ``make(z, advance)`` computes it, calls ``advance`` after each sentence or some of them, and raises
     StopRequested if a stop was requested. ``seconds``: what the same shards took in the epoch before.
 
     Returns this rank's results, by shard. Raises StopRequested on every rank if one was asked to stop and shards are
@@ -77,7 +84,7 @@ def process_shards(
                 shown.reach(*queue.done(len(shards[z]), result.statistics["gold"]))
             else:
                 try:
-                    result = make(z, lambda gold: shown.reach(*queue.done(1, gold)))
+                    result = make(z, lambda gold, sentences=1: shown.reach(*queue.done(sentences, gold)))
                 except StopRequested:
                     break
             done.append(result)

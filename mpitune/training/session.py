@@ -26,6 +26,7 @@ from mpitune.run_folder.run_state import AVERAGING
 from mpitune.runtime.signals import stop_flag
 from mpitune.store.store import Corpus, Store
 from mpitune.training import factory
+from mpitune.training.list_pass import ListPass, list_pass
 
 LOG = logging.getLogger(__name__)
 
@@ -78,6 +79,11 @@ class TrainingRun:
         """The digest of `identity`, which the files of the run's shards carry."""
         return digest(self.identity)
 
+    @cached_property
+    def list_pass(self) -> ListPass | None:
+        """Learns from many lists at a time, where that is possible; to be asked for once the metric is scaled."""
+        return list_pass(self.learner, self.decoder, self.corpus, self.metric, self.gold)
+
     @property
     def online(self) -> Composed:
         """The learner of a run that updates the weights after each list."""
@@ -124,9 +130,7 @@ class TrainingRun:
         """
         self.gold.start_shard()
         for i in sentences.tolist():
-            if stop_flag():
-                task = f"epoch {epoch}" if epoch else "the dense start"
-                raise stop_flag().stop_error(task, resumable=resumable)
+            self.check_stop(epoch, resumable=resumable)
             sentence, forest = self.corpus.sentence(i), None
             if forests:
                 assert isinstance(self.decoder, ForestDecoder)  # checked by config.checks
@@ -137,6 +141,12 @@ class TrainingRun:
             gold = self.gold.score(counted, len(sentence.words), i)
             self.gold.update_context(counted, len(sentence.words))
             yield ScoredList(i, sentence.words, kbest, counted, gold, self.gold.report(counted), forest)
+
+    def check_stop(self, epoch: int, *, resumable: bool = True) -> None:
+        """Raise StopRequested if a stop was requested, in ``epoch``, 0 before the first; it tells if ``resumable``."""
+        if stop_flag():
+            task = f"epoch {epoch}" if epoch else "the dense start"
+            raise stop_flag().stop_error(task, resumable=resumable)
 
     def decode(self, i: int, weights: Weights, epoch: int) -> KBest:
         """The list to learn from of training sentence ``i`` under ``weights``: the k best, or sampled from its forest.

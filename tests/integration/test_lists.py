@@ -22,12 +22,15 @@ from support.tiny_lists import FORMATS, Hypothesis, TinyLists, tables_of
 from mpitune.array_files.csr import row_ends
 from mpitune.corpus.feature_table import FeatureTable
 from mpitune.decoder.base import KBest, Sentence, empty_translation
-from mpitune.decoder.lists.decoder import ListModel
+from mpitune.decoder.lists.decoder import ListDecoder, ListModel
 from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import StopRequested
 from mpitune.exchange.comm import SerialComm
+from mpitune.learner.weights import Weights
 from mpitune.store.store import Store
 from mpitune.training import factory, job_inputs
+from mpitune.training.epoch_statistics import ListStatistics
+from mpitune.training.list_pass import ListPass
 from mpitune.training.loop import train
 
 METHODS = ["perceptron", "mira", "pro", "mert", "minrisk", "rampion"]
@@ -49,6 +52,43 @@ def test_translations_get_better_and_the_format_does_not_matter(lists: TinyLists
     assert max(first["devtest_bleu"], last["devtest_bleu"]) > first["devtest_bleu_before"] + 5
     for kind in ("moses", "json"):
         assert files_of(tmp_path / kind) == files_of(tmp_path / "cdec")
+
+
+def test_mira_learns_from_lists_that_it_does_not_decode(
+    lists: TinyLists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, decoded = ListDecoder.decode, list[int]()
+
+    def spy(decoder: ListDecoder, sentence: Sentence, weights: np.ndarray, k: int) -> KBest:
+        decoded.append(sentence.grammar)
+        return decode(decoder, sentence, weights, k)
+
+    monkeypatch.setattr(ListDecoder, "decode", spy)
+    run_job(lists, tmp_path / "run", learner={"method": "mira"})
+    assert len([number for number in decoded if number < SENTENCES]) == 1, "that from which kernels are compiled"
+    assert metrics(tmp_path / "run")[-1]["changing_lists"] > 5
+
+
+def test_stopped_between_two_parts_of_a_shard(
+    lists: TinyLists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was learned in less than a second is learned again."""
+    monkeypatch.setattr("mpitune.training.online_epoch.AT_ONCE", 3)
+    learn, parts = ListPass.learn, list[int]()
+
+    def spy(lists: ListPass, sentences: np.ndarray, weights: Weights) -> ListStatistics:
+        parts.append(len(sentences))
+        if len(parts) == 9:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return learn(lists, sentences, weights)
+
+    monkeypatch.setattr(ListPass, "learn", spy)
+    with pytest.raises(StopRequested):
+        run_job(lists, tmp_path / "run", learner={"method": "mira"})
+    assert len(parts) == 9 and max(parts) == 3
+    run_job(lists, tmp_path / "run", learner={"method": "mira"})
+    run_job(lists, tmp_path / "unbroken", learner={"method": "mira"})
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "unbroken")
 
 
 class InMemory:

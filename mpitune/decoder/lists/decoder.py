@@ -82,7 +82,7 @@ class ListDecoder:
     """Scores and sorts compiled lists; see `mpitune.decoder.base.Decoder`."""
 
     def __init__(self, model: ListModel) -> None:
-        self._lists = model.lists
+        self.lists = model.lists
         self.features = model.feature_table()
         self.failed = 0
 
@@ -91,7 +91,7 @@ class ListDecoder:
 
         Equal scores stay in the order of the list. A list without entries gives one translation of no words.
         """
-        lists = self._lists
+        lists = self.lists
         first, last = lists.entry_ptr[sentence.grammar : sentence.grammar + 2].tolist()
         if first == last:
             return empty_translation(lists.metric.shape[1])
@@ -112,6 +112,27 @@ class ListDecoder:
         )
         _copy_entries(lists, first + order, best)
         return best
+
+    def entries(self, sentence: Sentence) -> KBest:
+        """All entries of list ``sentence.grammar`` in the order of the list, with scores of 0.
+
+        The arrays are views. A list without entries gives one translation of no words.
+        """
+        lists = self.lists
+        first, last = lists.entry_ptr[sentence.grammar : sentence.grammar + 2].tolist()
+        if first == last:
+            return empty_translation(lists.metric.shape[1])
+        word_ptr, feature_ptr = lists.word_ptr[first : last + 1], lists.feature_ptr[first : last + 1]
+        words, features = slice(word_ptr[0], word_ptr[-1]), slice(feature_ptr[0], feature_ptr[-1])
+        return KBest(
+            word_ptr - word_ptr[0],
+            lists.word[words],
+            np.zeros(last - first),
+            feature_ptr - feature_ptr[0],
+            lists.feature[features],
+            lists.value[features],
+            lists.metric[first:last],
+        )
 
 
 @kernel

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpitune.array_files.csr import select_rows
 from mpitune.decoder.base import KBest
 from mpitune.jit import kernel
+from mpitune.learner.base import FeatureRows
 from mpitune.learner.weights import Weights
 
 
@@ -35,7 +35,7 @@ class FeatureColumns(NamedTuple):
     """float64 [values]: the values in the order of ``column``."""
 
 
-class _ColumnState(NamedTuple):
+class ColumnState(NamedTuple):
     """State of each column while the list is read."""
 
     low: np.ndarray
@@ -46,65 +46,79 @@ class _ColumnState(NamedTuple):
     """int64 [columns]: position of the next value."""
 
 
-def select_entries(kbest: KBest, entries: np.ndarray) -> KBest:
-    """The list of these ``entries`` (int64 [n]) of ``kbest``, in that order, without words."""
-    ptr, index = select_rows(kbest.feature_ptr, kbest.feature_index, entries)
-    _, value = select_rows(kbest.feature_ptr, kbest.feature_value, entries)
-    no_words = np.zeros(len(entries) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    return KBest(*no_words, kbest.score[entries], ptr, index, value)
-
-
-def columns_of(kbest: KBest, weights: Weights) -> FeatureColumns:
-    """The columns of ``kbest``, without the frozen features of ``weights``.
+def columns_of(kbest: KBest, weights: Weights, entries: np.ndarray | None = None) -> FeatureColumns:
+    """The columns of ``entries`` of ``kbest`` (int64 [n], in this order; None: all), without the frozen features.
 
     Raises ValueError if ``kbest`` has features beyond the end of ``weights``.
     """
-    if kbest.feature_index.max(initial=0) >= max(len(weights.value), 1):
-        raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(weights.value)} weights")
-    place = weights.array("place", -1, np.int32)
-    values = len(kbest.feature_value)
-    width = min(values, len(place))
-    columns = FeatureColumns(
-        np.empty(width, dtype=np.int32),
-        np.zeros(width + 1, dtype=np.int64),
-        np.empty(values, dtype=np.int32),
-        np.empty(values),
-        np.empty(kbest.size + 1, dtype=np.int64),
-        np.empty(values, dtype=np.int32),
-        np.empty(values),
-    )
-    state = _ColumnState(np.empty(width), np.empty(width), np.empty(width, dtype=np.int64))
-    count = _fill_columns(kbest, weights.frozen, place, state, columns)
+    check_slots(kbest, weights)
+    entries = np.arange(kbest.size) if entries is None else entries
+    place, rows = weights.array("place", -1, np.int32), rows_of(kbest)
+    values = int(np.diff(rows.ptr)[entries].sum())
+    state, columns = workspace(len(entries), values, min(values, len(place)))
+    count = fill_columns(rows, entries, weights.frozen, place, state, columns)
     return columns._replace(slot=columns.slot[:count], column_ptr=columns.column_ptr[: count + 1])
 
 
+def check_slots(kbest: KBest, weights: Weights) -> None:
+    """Raise ValueError if ``kbest`` has features beyond the end of ``weights``."""
+    if kbest.feature_index.max(initial=0) >= max(len(weights.value), 1):
+        raise ValueError(f"feature slot {kbest.feature_index.max()}, but {len(weights.value)} weights")
+
+
+def rows_of(kbest: KBest) -> FeatureRows:
+    """The feature vectors of ``kbest``."""
+    return FeatureRows(kbest.feature_ptr, kbest.feature_index, kbest.feature_value)
+
+
+def workspace(rows: int, values: int, columns: int) -> tuple[ColumnState, FeatureColumns]:
+    """Arrays for `fill_columns`, for so many rows, values and columns at most."""
+    return ColumnState(np.empty(columns), np.empty(columns), np.empty(columns, dtype=np.int64)), FeatureColumns(
+        np.empty(columns, dtype=np.int32),
+        np.empty(columns + 1, dtype=np.int64),
+        np.empty(values, dtype=np.int32),
+        np.empty(values),
+        np.empty(rows + 1, dtype=np.int64),
+        np.empty(values, dtype=np.int32),
+        np.empty(values),
+    )
+
+
 @kernel
-def _fill_columns(
-    kbest: KBest, frozen: np.ndarray, place: np.ndarray, state: _ColumnState, columns: FeatureColumns
+def fill_columns(
+    rows: FeatureRows,
+    entries: np.ndarray,
+    frozen: np.ndarray,
+    place: np.ndarray,
+    state: ColumnState,
+    columns: FeatureColumns,
 ) -> int:
-    """`columns_of`: fill ``columns``; returns the number of columns.
+    """`columns_of`: fill ``columns`` with ``entries`` (int64 [k]) of ``rows``; returns the number of columns.
 
     ``frozen``: bool [D]. ``place``: int32 [D], all -1 before and after: working space, from slot to column.
     """
-    k = len(kbest.score)
+    k = len(entries)
     count = 0
-    for e in range(kbest.feature_ptr[0], kbest.feature_ptr[k]):
-        slot = kbest.feature_index[e]
-        value = kbest.feature_value[e]
-        if value == 0.0 or frozen[slot]:
-            continue
-        c = place[slot]
-        if c < 0:
-            c = count
-            place[slot] = count
-            columns.slot[count] = slot
-            state.low[c] = value
-            state.high[c] = value
-            count += 1
-        else:
-            state.low[c] = min(state.low[c], value)
-            state.high[c] = max(state.high[c], value)
-        columns.column_ptr[c + 1] += 1
+    columns.column_ptr[0] = 0
+    for j in range(k):
+        for e in range(rows.ptr[entries[j]], rows.ptr[entries[j] + 1]):
+            slot = rows.slot[e]
+            value = rows.value[e]
+            if value == 0.0 or frozen[slot]:
+                continue
+            c = place[slot]
+            if c < 0:
+                c = count
+                place[slot] = count
+                columns.slot[count] = slot
+                columns.column_ptr[count + 1] = 0
+                state.low[c] = value
+                state.high[c] = value
+                count += 1
+            else:
+                state.low[c] = min(state.low[c], value)
+                state.high[c] = max(state.high[c], value)
+            columns.column_ptr[c + 1] += 1
     for c in range(count):
         constant = columns.column_ptr[c + 1] == k and state.low[c] == state.high[c]
         state.next[c] = columns.column_ptr[c]
@@ -112,9 +126,9 @@ def _fill_columns(
     values = 0
     for j in range(k):
         columns.row_ptr[j] = values
-        for e in range(kbest.feature_ptr[j], kbest.feature_ptr[j + 1]):
-            slot = kbest.feature_index[e]
-            value = kbest.feature_value[e]
+        for e in range(rows.ptr[entries[j]], rows.ptr[entries[j] + 1]):
+            slot = rows.slot[e]
+            value = rows.value[e]
             if value == 0.0 or frozen[slot]:
                 continue
             c = place[slot]

@@ -7,7 +7,6 @@ C limits the step size. The cost of a translation is 1 - B. Frozen features coun
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,29 +15,19 @@ import numpy as np
 from mpitune.array_files.csr import row_scores
 from mpitune.decoder.base import KBest
 from mpitune.decoder.choices import MAX_SIZE
-from mpitune.learner.base import Counts, OnlineLearner
+from mpitune.learner.base import Chosen, Counts, GivenLists, ListLearner, OnlineLearner
 from mpitune.learner.methods import METHODS, Method, Parts
-from mpitune.learner.online.columns import columns_of, select_entries
+from mpitune.learner.online.columns import check_slots, columns_of, rows_of
 from mpitune.learner.online.gram import apply_gradient
+from mpitune.learner.online.hope_fear import EntryChoice, choose, learned_weights, pair_space, pass_over, update_pair
 from mpitune.learner.online.mira_qp import SOLVERS
 from mpitune.learner.online.rates import CONSTANT, Rate
 from mpitune.learner.weights import Weights
 from mpitune.schema import choice, internal, number
 
-EntryChoice = Callable[[np.ndarray, np.ndarray], int]
-"""From costs and model scores (float64 [k] each) to the position of an entry; ties: the first."""
-
-ORACLES: dict[str, EntryChoice] = {
-    "M-C": lambda cost, scores: int(np.argmax(scores - cost)),
-    "MB": lambda cost, scores: int(np.argmin(cost)),
-    "LU": lambda cost, scores: int(np.argmin(cost)),
-}
+ORACLES = {"M-C": EntryChoice(1.0, -1.0), "MB": EntryChoice(0.0, -1.0), "LU": EntryChoice(0.0, -1.0)}
 """The choices of the oracle: hope, max-BLEU (of the largest list), local update; the first is the default."""
-PREDICTIONS: dict[str, EntryChoice] = {
-    "M+C": lambda cost, scores: int(np.argmax(scores + cost)),
-    "MC": lambda cost, scores: int(np.argmax(cost)),
-    "PB": lambda cost, scores: int(np.argmax(scores)),
-}
+PREDICTIONS = {"M+C": EntryChoice(1.0, 1.0), "MC": EntryChoice(0.0, 1.0), "PB": EntryChoice(1.0, 0.0)}
 """The choices of the prediction: fear, maximal cost, prediction-based (the 1-best); the first is the default."""
 
 ONE = Rate(CONSTANT, 1.0)
@@ -78,6 +67,7 @@ class MiraOptions(Method):
         "(largest cost).",
     )
     variant: str = choice(
+        "1-best",
         *SOLVERS,
         text="Constraints: 1-best (oracle against prediction), k-constraint (oracle against the whole list), "
         "cutting-plane (oracle against the most violated constraints).",
@@ -118,34 +108,56 @@ class MiraOptions(Method):
         return self.cost_scale
 
 
-class Mira(OnlineLearner):
+class Mira(OnlineLearner, ListLearner):
     """Without state from list to list."""
 
     def __init__(self, options: MiraOptions) -> None:
         self._options = options
 
+    @property
+    def longest(self) -> int:
+        """See `ListLearner`."""
+        return 0 if self._options.variant in SOLVERS else self._options.kbest
+
+    def learn_lists(self, lists: GivenLists, weights: Weights) -> Chosen:
+        """See `ListLearner`."""
+        options, n, values = self._options, len(lists.first), 2 * lists.most_values
+        best, oracle, prediction, largest, updates = np.empty((5, n), dtype=np.int64)
+        ends, scores = np.zeros(n + 1, dtype=np.int64), np.empty((2, int(lists.size.max(initial=0))))
+        chosen = Chosen(best, oracle, prediction, largest, updates, ends, np.empty(n * values))
+        choices = ORACLES[options.oracle], PREDICTIONS[options.prediction]
+        done = pass_over(lists, *choices, options.c, learned_weights(weights), pair_space(values), scores, chosen)
+        return Chosen(*(array[:done] for array in chosen[:5]), ends[: done + 1], chosen.change)  # type: ignore[call-arg]
+
     def update(self, kbest: KBest, gold: np.ndarray, weights: Weights, random: np.random.Generator) -> Counts:
         """Raises ValueError if ``kbest`` has features beyond the end of ``weights``."""
         if kbest.size == 0:
             return Counts(0, 0)
-        options = self._options
+        check_slots(kbest, weights)
+        options, in_order = self._options, np.zeros(kbest.size)
         cost, near = 1.0 - gold, min(options.kbest, kbest.size)
-        oracle = ORACLES[options.oracle](cost, kbest.score)
-        prediction = PREDICTIONS[options.prediction](cost[:near], kbest.score[:near])
-        constraints = [prediction] if options.variant == "1-best" else range(near)
-        entries = np.array([oracle, *(j for j in constraints if j != oracle)])
-        updates = self._learn(select_entries(kbest, entries), gold[oracle] - gold[entries], weights)
-        return Counts(len(entries) - 1, updates, oracle, prediction)
+        oracle = int(choose(ORACLES[options.oracle], kbest.score, cost, in_order))
+        prediction = int(choose(PREDICTIONS[options.prediction], kbest.score[:near], cost[:near], in_order))
+        if options.variant in SOLVERS:
+            entries = np.array([oracle, *(j for j in range(near) if j != oracle)])
+            updates = self._meet_all(kbest, entries, gold[oracle] - gold[entries], weights)
+            return Counts(len(entries) - 1, updates, oracle, prediction)
+        if oracle == prediction:
+            return Counts(0, 0, oracle, prediction)
+        values = int(np.diff(kbest.feature_ptr)[[oracle, prediction]].sum())
+        loss, space, change = float(gold[oracle] - gold[prediction]), pair_space(values), np.empty(values)
+        rows, learned = rows_of(kbest), learned_weights(weights)
+        changed = update_pair(rows, oracle, prediction, loss, options.c, learned, space, change)
+        return Counts(1, int(changed >= 0), oracle, prediction)
 
-    def _learn(self, kbest: KBest, losses: np.ndarray, weights: Weights) -> int:
-        """Update so that entry 0 of ``kbest`` scores above the others by ``losses`` (float64 [k]).
+    def _meet_all(self, kbest: KBest, entries: np.ndarray, losses: np.ndarray, weights: Weights) -> int:
+        """Update so that the first of ``entries`` (int64 [k]) scores above the others by ``losses`` (float64 [k]).
 
         Returns the number of constraints that changed the weights.
         """
-        columns = columns_of(kbest, weights)
-        scores = np.empty(kbest.size)
+        columns, scores = columns_of(kbest, weights, entries), np.empty(kbest.size)
         row_scores(kbest.feature_ptr, kbest.feature_index, kbest.feature_value, weights.value, scores)
-        steps = SOLVERS[self._options.variant](columns, losses, scores, self._options.c)
+        steps = SOLVERS[self._options.variant](columns, losses, scores[entries], self._options.c)
         coefficients = -steps
         coefficients[0] = steps.sum()
         apply_gradient(columns, coefficients, ONE, 0, weights.value)

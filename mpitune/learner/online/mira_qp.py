@@ -6,7 +6,7 @@ d_j = x_0 - x_j,
     min_w'  1/2 ||w' - w||^2 + C max_j (loss_j - w'.d_j)_+
 
 has the solution w' = w + sum_j step_j d_j, with steps of at least 0 that sum to at most C. An entry with the oracle's
-features (d_j = 0) is no constraint. Every solver returns the steps, float64 [k]; that of entry 0 is 0.
+features (d_j = 0) is no constraint. A solver returns the steps, float64 [k]; that of entry 0 is 0.
 
 Sources: Crammer et al. 2006 (one constraint); Chiang 2012 (all constraints by sequential minimal optimisation, and
 cutting planes).
@@ -50,15 +50,11 @@ def _squared_distance(columns: FeatureColumns, a: int, b: int) -> float:
     return total
 
 
-def one_best(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
-    """The closed-form step for a list of the oracle and the prediction, or of the oracle alone (step 0)."""
-    steps = np.zeros(len(losses))
-    if len(losses) == 2:
-        loss = scores[1] - scores[0] + losses[1]
-        squared = _squared_distance(columns, 0, 1)
-        if loss > 0 and squared > 0:
-            steps[1] = min(c, loss / squared)
-    return steps
+@kernel
+def one_best(columns: FeatureColumns, violation: float, c: float) -> float:
+    """The step of the only constraint, entry 1, in closed form; ``violation``: loss_1 - w.d_1."""
+    squared = _squared_distance(columns, 0, 1)
+    return min(c, violation / squared) if violation > 0.0 and squared > 0.0 else 0.0
 
 
 def k_constraint(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarray, c: float) -> np.ndarray:
@@ -85,8 +81,8 @@ def cutting_plane(columns: FeatureColumns, losses: np.ndarray, scores: np.ndarra
     return steps
 
 
-SOLVERS: dict[str, Solver] = {"1-best": one_best, "k-constraint": k_constraint, "cutting-plane": cutting_plane}
-"""The solver of each variant of MIRA."""
+SOLVERS: dict[str, Solver] = {"k-constraint": k_constraint, "cutting-plane": cutting_plane}
+"""The solvers of the variants of MIRA with more than one constraint."""
 
 
 def _initial(
