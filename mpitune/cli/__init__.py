@@ -2,6 +2,7 @@
 
 - `parser`: main; errors to one line and an exit code
 - `arguments`: types of arguments: paths that are read or written, numbers
+- `notation`: how n-best lists are written, an option each
 - `options`: the options and help texts of all commands; `help`: examples, exit codes, completion
 - `train`: the commands `train` and `prepare`; every other command has a module of its name
 - `decoding`: shared by `decode` and `local`

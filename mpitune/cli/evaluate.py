@@ -7,9 +7,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from mpitune.cli.notation import given_notation
 from mpitune.cli.output import print_message
 from mpitune.corpus.lines import lines
 from mpitune.corpus.text import joined_references
+from mpitune.decoder.lists.notation import AS_FOUND
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.evaluation import DEFAULT, SystemRuns, evaluate
@@ -26,6 +28,8 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         if options.lists:
             _evaluate_lists(options)
             return
+        if given_notation(options) != AS_FOUND:
+            raise UsageError("--format, --list-size, --counts and --join: found without --lists")
         if not options.refs:
             raise UsageError("--refs: found none, expected one or more files beside --hyps and --system")
         systems = _systems(options)
@@ -51,9 +55,10 @@ def _evaluate_lists(options: argparse.Namespace) -> None:
         if getattr(options, option):
             raise UsageError(f"--{option}: found beside --lists, expected --metrics, --tokenize and --json at most")
     texts = [lines for _, lines in _read_references(options.refs)]
-    metrics = options.metrics or OF_LISTS
+    metrics, notation = options.metrics or OF_LISTS, given_notation(options)
     scores = {
-        str(path): evaluate_lists(path, texts, print_message, metrics, options.tokenize) for path in options.lists
+        str(path): evaluate_lists(path, texts, print_message, metrics, options.tokenize, notation)
+        for path in options.lists
     }
     if options.json:
         by_choice = {

@@ -13,6 +13,7 @@ from typing import get_args
 from mpitune import __version__
 from mpitune.cli.arguments import Named, reads, size, whole_number, writes, writes_folder
 from mpitune.cli.help import Commands, Parser, PrintCompletion
+from mpitune.cli.notation import add_notation
 from mpitune.decoder.choices import MAX_SIZE, KbestFormat
 from mpitune.grammar.sparse import TEMPLATES
 from mpitune.metrics.choices import SignificanceTest, Tokenizer
@@ -199,7 +200,15 @@ def _add_rerank(commands: Commands) -> None:
         metavar="FILE",
         help="for each of the job's [[features.files]], in their order, the scores of --input",
     )
-    sub.add_argument("--source", type=reads, metavar="F", help="the source sentences, for the template lexicon-pair")
+    each = sub.add_mutually_exclusive_group()
+    each.add_argument(
+        "--source",
+        type=reads,
+        metavar="F",
+        help="the source sentences: each gets a line; for templates too",
+    )
+    each.add_argument("--sentences", type=whole_number(1, MAX_SIZE), metavar="N", help="their number: each gets a line")
+    add_notation(sub)
     sub.add_argument(
         "--weights", type=reads, help="a weights file, checkpoint or run folder; default: the job's run folder"
     )
@@ -244,6 +253,7 @@ def _add_evaluate(commands: Commands) -> None:
         metavar="LISTS",
         help="n-best lists instead: the metrics of the first entries, of the best ones (oracle) and of a random choice",
     )
+    add_notation(sub)
     sub.add_argument(
         "--metrics",
         nargs="+",

@@ -13,6 +13,7 @@ import numpy as np
 from mpitune.api.opened import initial_model
 from mpitune.array_files.atomic import open_output
 from mpitune.cli.job import load_job
+from mpitune.cli.notation import given_notation
 from mpitune.cli.output import print_message, print_warning
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import read_sentences
@@ -21,10 +22,11 @@ from mpitune.corpus.wording import counted
 from mpitune.decoder.base import as_kbest
 from mpitune.decoder.lists.features import ScoreFiles, TextFeatures
 from mpitune.decoder.lists.formats import Entry
-from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
-from mpitune.errors import DataError, UsageError
+from mpitune.decoder.lists.notation import AS_FOUND
+from mpitune.decoder.lists.stream import all_lists, line_with_score, model_score, read_lists
+from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
-from mpitune.grammar.sparse import TEMPLATES, templates_with_source
+from mpitune.grammar.sparse import templates_with_source
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
 from mpitune.metrics.sacrebleu import word_tokenizer
 from mpitune.training.open_run import lacking_templates
@@ -38,22 +40,24 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
         path = options.weights or job.run.dir
         weights, lists = initial_model(job, path, print_warning).weights, 0
         unseen = set(weights)
-        next_line, missing = 0, list[tuple[int, int]]()
+        sentences, missing, first_missing = 0, 0, 0
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
             for number, entries, score in _scored(options, job, weights):
+                sentences = number + 1
+                if not entries:
+                    missing, first_missing = missing + 1, first_missing if missing else number
                 order = np.argsort(-score, kind="stable").tolist()
                 if options.nbest is None:
                     # A line for each sentence, also for those without a list.
-                    if number > next_line:
-                        missing.append((next_line, number - next_line))
-                    file.write(b"\n" * (number - next_line) + f"{' '.join(entries[order[0]].words)}\n".encode())
-                    next_line = number + 1
+                    words = entries[order[0]].words if entries else []
+                    file.write(f"{' '.join(words)}\n".encode())
                 else:
-                    best = order[: options.nbest]
-                    file.write("".join(f"{line_with_score(entries[j], score[j])}\n" for j in best).encode())
-                # A program at the other end of a pipe may wait for this list.
-                file.flush()
-                lists += 1
+                    best = [line_with_score(entries[j], score[j]) for j in order[: options.nbest]]
+                    file.write("".join(f"{line}\n" for line in best).encode())
+                if entries:
+                    # A program at the other end of a pipe may wait for this list.
+                    file.flush()
+                    lists += 1
                 for entry in entries:
                     unseen.difference_update(entry.features)
         if lists and weights and len(unseen) == len(weights):
@@ -61,9 +65,8 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
         elif lists and (lacking := lacking_templates(unseen, len(weights), job)):
             print_message(f"warning: {path}: {lacking}")
         if missing:
-            count = sum(count for _, count in missing)
-            what = f"{count} of {next_line} sentences have no list, such as number {missing[0][0]}"
-            print_message(f"warning: {what}: they have empty lines")
+            what = f"{missing} of {sentences} sentences have no list, such as number {first_missing}"
+            print_message(f"warning: {what}: they have {'empty' if options.nbest is None else 'no'} lines")
         if options.output is not None:
             print_message(f"{options.output}: {counted(lists, 'list')}")
 
@@ -82,10 +85,9 @@ def _score_files(options: argparse.Namespace, job: Job) -> ScoreFiles:
 
 
 def _sources(options: argparse.Namespace, job: Job) -> list[list[str]]:
-    """The words of each source sentence, of the option ``--source``, if the job's templates need them."""
-    if bool(templates_with_source(job.features.templates)) != (options.source is not None):
-        which = " or ".join(f'"{name}"' for name in templates_with_source(TEMPLATES))
-        raise UsageError(f"--source: expected beside the template {which} (features.templates), and only there")
+    """The words of each source sentence, of the option ``--source``."""
+    if (needing := templates_with_source(job.features.templates)) and options.source is None:
+        raise UsageError(f"--source: found none, expected the source sentences, for the template {needing[0]!r}")
     return [sentence.words for sentence in read_sentences(options.source)] if options.source else []
 
 
@@ -95,19 +97,21 @@ def _scored(
     """The input's lists, with their numbers and float64 [entries], the scores by which they are to be sorted."""
     scores, sources = _score_files(options, job), _sources(options, job)
     text = TextFeatures(job.features.templates, job.features.lexicon)
+    count = len(sources) if options.source else options.sentences
 
     def add_features(entry: Entry, path: Path) -> None:
-        if sources and entry.sentence >= len(sources):
-            expected = f"at most {len(sources) - 1}, as {options.source} has {counted(len(sources), 'line')}"
-            raise DataError.at(path, entry.line, found=f"number {entry.sentence}", expected=expected)
         scores.add_to(entry, path)
-        text.add_to(entry, path, sources[entry.sentence] if sources else ())
+        text.add_to(entry, path, sources[entry.sentence] if entry.sentence < len(sources) else ())
+
+    def model(entry: Entry) -> float:
+        return model_score(entry, weights)
 
     words, tokenize = Vocabulary(), word_tokenizer(job.data.tokenize if job.data else "none")
     gain = ExpectedGain(options.mbr, words.words) if options.mbr else None
-    for number, entries in read_lists(options.input, add_features):
-        score = np.array([model_score(entry, weights) for entry in entries])
-        if gain is not None:
+    notation = given_notation(options, job.data.notation if job.data else AS_FOUND)._replace(sentences=count)
+    for number, entries in all_lists(read_lists(options.input, add_features, notation, model), count):
+        score = np.array([model(entry) for entry in entries])
+        if gain is not None and entries:
             score = gain.of(as_kbest([words.encode(tokenize(entry.words)) for entry in entries], score))
         yield number, entries, score
     scores.check_ends()

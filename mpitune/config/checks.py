@@ -96,8 +96,11 @@ def _check_data(job: Job, data: DataKeys) -> None:
     if data.tokenize != "none":
         found = f"data.tokenize: found {literal(data.tokenize)} beside another decoder"
         raise UsageError(f'{job.file}: {found}, whose words are those of its rules, expected decoder.backend = "lists"')
-    if data.lists or (data.devtest and data.devtest.lists):
-        raise UsageError(f'{job.file}: data.lists: found beside another decoder, expected decoder.backend = "lists"')
+    of_lists = ("lists", "format", "nbest", "counts", "join")
+    given = [f"data.{key}" for key in of_lists if getattr(data, key) != getattr(DataKeys(), key)]
+    given += [f"data.devtest.{key}" for key in ("lists", "counts") if data.devtest and getattr(data.devtest, key)]
+    if given:
+        raise UsageError(f'{job.file}: {given[0]}: found beside another decoder, expected decoder.backend = "lists"')
     if (data.source is None) == (data.bitext is None):
         found = "neither" if data.source is None else "both"
         raise UsageError(f"{job.file}: found {found} of data.source and data.bitext, expected one of them")
@@ -126,7 +129,8 @@ def _check_lists(job: Job, data: DataKeys) -> None:
             found = f"{job.file}: {table}.lists: found none"
             raise UsageError(f'{found}, expected one or more files, as decoder.backend = "lists"')
         compared = [name for name in metric_weights(job) if name not in columns]
-        if compared and not keys.references:
+        brought = keys.source is None and data.notation.has_sentences
+        if compared and not keys.references and not brought:
             found = f"{job.file}: {table}.references: found none"
             raise UsageError(f"{found}, expected one or more files, as learner.metric has {compared[0]}")
 

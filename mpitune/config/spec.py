@@ -17,7 +17,9 @@ from typing import Any, ClassVar, Self, get_args
 
 from mpitune import schema
 from mpitune.config.presets import PRESETS
+from mpitune.corpus.subwords import KINDS
 from mpitune.decoder.choices import MAX_SIZE
+from mpitune.decoder.lists.notation import FORMATS, Notation
 from mpitune.exchange.selection import NORMS
 from mpitune.grammar.sparse import TEMPLATES
 from mpitune.learner.methods import METHODS, Method
@@ -65,6 +67,7 @@ class DevTestKeys:
     source: Path | None = None
     references: tuple[Path, ...] = ()
     lists: tuple[Path, ...] = ()
+    counts: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,23 @@ class DataKeys:
     references: tuple[Path, ...] = ()
     lists: tuple[Path, ...] = ()
     """N-best lists of the sentences for the backend "lists", which needs no source."""
+    format: str = choice("auto", *FORMATS, used=NEVER)
+    """Of the lists, also those of devtest, as the next two keys and ``join``; their content counts."""
+    nbest: int = number(0, 0, MAX_SIZE, used=NEVER)
+    """Number of lines of each list of plain text; 0: empty lines end lists."""
+    counts: Path | None = None
+    """The numbers of lines of the lists of plain text, a line each, instead of ``nbest``."""
+    join: str = choice("none", *KINDS, used=NEVER)
+    """Marks to be taken out of hypotheses."""
     tokenize: Tokenizer = choice(*get_args(Tokenizer), used=lambda job: job.data.tokenize != "none")
     """The tokeniser of sacreBLEU that makes the words of lists and references, for all metrics."""
     limit: int = number(0, 0)
     devtest: DevTestKeys | None = None
+
+    @property
+    def notation(self) -> Notation:
+        """How the lists are written."""
+        return Notation(self.format, self.nbest, self.counts, self.join)
 
 
 @dataclass(frozen=True)

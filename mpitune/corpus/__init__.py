@@ -10,6 +10,7 @@ eflomal        `align`: word alignment by the program eflomal
 symmetrise     `grow_diag_final_and`: one alignment from two directed ones
 retrieval      `IndexedPart`: search for similar sentences
 hashing        `hashed`, `joined`: hashes of names from those of their parts, and of numbers, for kernels
+subwords       `joined`: marks of parts of words, and of phrases, taken out
 tokenisation   `punctuation`, `warn_of_untokenised`: is a text tokenised?
 tokens         `LineSplitter`: lines as arrays of numbers; decimal numbers
 shortest_digits   numbers as text

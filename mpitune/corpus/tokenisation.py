@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpitune.corpus.lines import lines
+from mpitune.corpus.subwords import mark_in
 from mpitune.corpus.text import split_words
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ _MANY = 30
 """Fewer bigrams may have none in common by chance."""
 _COMMON = 0.02
 """Share of the bigrams of translations that a reference has, at least."""
-_SEGMENTATION = re.compile(r"(?<![^ \t])\|[0-9]+-[0-9]+(?=[|,])")
 _FULL_STOP = re.compile(r".*\w\.")
 
 
@@ -68,18 +68,28 @@ def warn_of_untokenised(text: Path) -> None:
 
 def warn_of_segmentation(path: Path, line: str) -> None:
     """Warn of Moses' marks of phrases in a ``line``, ``|0-1|``: they would count as words."""
-    if found := _SEGMENTATION.search(line):
-        told = "call Moses without -report-segmentation, or take these marks out"
-        LOG.warning("%s: hypotheses have marks of phrases, such as %s|, which count as words: %s", path, found[0], told)
+    if mark := mark_in(line, "moses"):
+        told = 'set data.join = "moses" (--join moses), or call Moses without -report-segmentation'
+        LOG.warning("%s: hypotheses have marks of phrases, such as %s, which count as words: %s", path, mark, told)
 
 
 def warn_of_other_words(
-    files: Iterable[Path], translations: Iterable[Sequence[str]], references: Iterable[Sequence[str]]
+    files: Iterable[Path], translations: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> None:
-    """Warn if next to no bigram of the ``translations``, read from ``files``, is in any of the ``references``.
+    """Warn if ``translations``, read from ``files``, have marks that no reference has, or next to none of its bigrams.
 
     Those of the first `SAMPLE` sentences suffice.
     """
+    names = ", ".join(map(str, files))
+    for kind in ("bpe", "spm"):
+        marks = (mark for words in translations if (mark := mark_in(" ".join(words), kind)))
+        mark = next(marks, "")
+        if mark and references and not any(mark_in(" ".join(words), kind) for words in references):
+            told = f'set data.join = "{kind}" (--join {kind})'
+            LOG.warning(
+                "%s: hypotheses have marks of parts of words, %s, and references have none: %s", names, mark, told
+            )
+            return
     given, written = ([pair for words in texts for pair in pairwise(words)] for texts in (references, translations))
     known = set(given)
     found = sum(pair in known for pair in written)
@@ -87,7 +97,7 @@ def warn_of_other_words(
         LOG.warning(
             "%s: %d of %d pairs of adjacent words in first hypotheses are in the references, expected many: are words"
             " split, marked and written alike in both?",
-            ", ".join(map(str, files)),
+            names,
             found,
             len(written),
         )

@@ -10,11 +10,11 @@ import numpy as np
 
 from mpitune.corpus.tokenisation import SAMPLE, warn_of_other_words
 from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.corpus.wording import counted
 from mpitune.decoder.base import as_kbest, empty_translation
 from mpitune.decoder.lists.compiler import check_metric
-from mpitune.decoder.lists.formats import Entry
-from mpitune.decoder.lists.stream import read_lists
+from mpitune.decoder.lists.formats import Entry, read_sentences
+from mpitune.decoder.lists.notation import AS_FOUND, Notation
+from mpitune.decoder.lists.stream import all_lists, read_lists
 from mpitune.errors import DataError, UsageError, printable
 from mpitune.metrics.choices import Tokenizer
 from mpitune.metrics.sacrebleu import tokenizer
@@ -33,18 +33,21 @@ def evaluate_lists(
     warn: Callable[[str], None],
     metrics: Sequence[str] = DEFAULT,
     tokenize: Tokenizer = "none",
+    notation: Notation = AS_FOUND,
 ) -> Scores:
     """The scores of the lists in ``path``, whose numbers ascend: of the metrics of JSON lines, which are those of the
     first entry, and, with ``references`` (one or more texts, or none), ``metrics``, which are some of `METRICS`;
-    ``tokenize`` is for those that are `tokenized`.
+    ``tokenize`` is for those that are `tokenized`. Lists may bring references along, see `Notation`.
 
     A line of ``references`` is None where one is missing. Sentences without a list count as translated to nothing;
     ``warn`` is told how many they are. Raises DataError for a malformed entry, one without a metric, or a list beyond
     the references; UsageError for an unknown metric, or if there is nothing to score by.
     """
-    computed = known_metrics(metrics, "--metrics")
-    with_tokens = tokenizer(tokenize)
-    words, lists = Vocabulary(), _all_lists(path, len(references[0]) if references else None)
+    computed, with_tokens = known_metrics(metrics, "--metrics"), tokenizer(tokenize)
+    if not references and notation.has_sentences:
+        references = [[" ".join(pair.references[0]) for pair in read_sentences(path, notation)]]
+    count = len(references[0]) if references else None
+    words, lists = Vocabulary(), _all_lists(path, notation._replace(sentences=count))
     beginning = [next(lists)]
     while not beginning[-1][1]:
         beginning.append(next(lists))
@@ -104,19 +107,14 @@ def as_table(scores: Mapping[str, Scores]) -> str:
     )
 
 
-def _all_lists(path: Path, count: int | None) -> Iterator[tuple[int, list[Entry]]]:
-    """The lists with their numbers; of ``count`` sentences, also those without entries."""
-    following = 0
-    for number, entries in read_lists([path]):
-        if count is not None and number >= count:
-            found, expected = f"number {number}", f"at most {count - 1}, as there are {counted(count, 'reference')}"
-            raise DataError.at(path, entries[0].line, found=found, expected=expected)
-        yield from ((missing, []) for missing in range(following, number if count is not None else following))
-        yield number, entries
-        following = number + 1
-    if following == 0:
+def _all_lists(path: Path, notation: Notation) -> Iterator[tuple[int, list[Entry]]]:
+    """The lists with their numbers; where the number of sentences is known, also those without entries."""
+    lists = read_lists([path], notation=notation)
+    first = next(lists, None)
+    if first is None:
         raise DataError.at(path, None, found="no entries", expected="n-best lists")
-    yield from ((missing, []) for missing in range(following, count or 0))
+    given = chain([first], lists)
+    return iter(given) if notation.sentences is None else all_lists(given, notation.sentences)
 
 
 def _values(path: Path, entries: Sequence[Entry], columns: Sequence[str]) -> np.ndarray:

@@ -18,6 +18,7 @@ from mpitune.corpus.vocabulary import Names, Vocabulary
 from mpitune.decoder.lists.compiler import ListCompiler
 from mpitune.decoder.lists.features import ScoreFiles, TextFeatures
 from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.stream import log_equal
 from mpitune.errors import DataError
 from mpitune.metrics.sacrebleu import word_tokenizer
 from mpitune.metrics.tuning_metric import METRICS
@@ -58,22 +59,31 @@ def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
             sentences = len(pairs) if texts.counted else texts.limit or None
             extra = texts.scores or sources.templates or sources.tokenize != "none"
             add_features = partial(_complete, scores, text_features, tokenize, pairs) if extra else None
+            notation = texts.notation._replace(sentences=None if limited else sentences)
             for path in texts.lists:
                 lists = compiler.read(
-                    path, first, sentences, add_features=add_features, limited=limited, advance=progress.advance
+                    path,
+                    first,
+                    sentences,
+                    add_features=add_features,
+                    limited=limited,
+                    advance=progress.advance,
+                    notation=notation,
                 )
                 if not texts.counted:
                     pairs += [SentencePair(SourceSentence([], None), [])] * (lists - len(pairs))
             scores.check_ends()
             first += len(pairs)
     merged = compiler.merged(first)
+    files = [path for texts in sources.texts.values() for path in texts.lists]
+    log_equal(files, merged.equal, "the first counts")
     text_ptr, text = compiler.first_texts(merged)
     for name, pairs in corpora.items():
         numbers = np.arange(starts[name], starts[name] + len(pairs), dtype=np.int32)
         entries = np.diff(merged.entry_ptr)[numbers]
         _check_entries(sources.texts[name], entries)
         corpus = encoded_corpus(pairs, words, numbers)
-        if sources.texts[name].source is None:
+        if not any(pair.source.words for pair in pairs):
             ptr = text_ptr[starts[name] : starts[name] + len(pairs) + 1]
             corpus = corpus._replace(source_ptr=ptr - ptr[0], source=text[ptr[0] : ptr[-1]])
         ptr = text_ptr[starts[name] :][: min(len(pairs), SAMPLE) + 1]
@@ -81,7 +91,7 @@ def compile_lists(sources: StoreInputs, folder: Path) -> dict[str, Stored]:
         references = [reference for pair in pairs[:SAMPLE] for reference in pair.references]
         warn_of_other_words(sources.texts[name].lists, first_entries, references)
         arrays |= add_prefix(name, corpus._asdict())
-    _check_scales([path for texts in sources.texts.values() for path in texts.lists], compiler.scales())
+    _check_scales(files, compiler.scales())
     return arrays | add_prefix("lists", compiler.compile(merged)) | Names.of(words.words).as_arrays("words")
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from mpitune.corpus.bitext import AlignedFiles
 from mpitune.corpus.lines import check_readable
 from mpitune.corpus.text import SentencePair, Warn, read_bitext, read_parallel, read_references
+from mpitune.decoder.lists.formats import read_sentences
+from mpitune.decoder.lists.notation import AS_FOUND, Notation
 from mpitune.errors import DataError
 from mpitune.metrics.choices import Tokenizer
 from mpitune.ownership import reads
@@ -31,15 +33,18 @@ class Texts:
     """N-best lists of the sentences, instead of a grammar."""
     scores: Mapping[str, Path] = field(default_factory=dict)
     """Files of further features of the lists' entries, by the name of the feature."""
+    notation: Notation = AS_FOUND
+    """How the lists are written."""
 
     @property
     def counted(self) -> bool:
         """True if a file tells the number of sentences; else lists alone do."""
-        return self.source is not None or bool(self.references)
+        return self.source is not None or bool(self.references) or self.notation.has_sentences
 
     @property
     def files(self) -> list[Path]:
-        return [*([self.source] if self.source else []), *self.references, *self.lists, *self.scores.values()]
+        files = [self.source, *self.references, *self.lists, *self.scores.values(), self.notation.counts]
+        return [file for file in files if file is not None]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -50,10 +55,14 @@ class Texts:
             settings["empty_references"] = "missing"
         if self.lists:
             settings |= {"source": self.source is not None, "lists": len(self.lists), "scores": list(self.scores)}
+        if self.notation != AS_FOUND:
+            settings["notation"] = [*self.notation[:2], self.notation.counts is not None, self.notation.join]
         return settings
 
     def read(self, warn: Warn = lambda text: None) -> list[SentencePair]:
         """The sentences; ``warn`` is told of missing references."""
+        if self.source is None and not self.references and self.notation.has_sentences:
+            return read_sentences(self.lists[0], self.notation)[: self.limit or None]
         if self.source is None:
             return read_references(self.references, self.limit, warn)
         if self.bitext:

@@ -94,7 +94,8 @@ def sources(job: Job) -> StoreInputs:
         if job.data.devtest is not None:
             keys = job.data.devtest
             scores = {of.name: of.devtest for of in job.features.files if of.devtest is not None}
-            devtest = Texts(keys.source, keys.references, lists=keys.lists, scores=scores)
+            notation = job.data.notation._replace(counts=keys.counts)
+            devtest = Texts(keys.source, keys.references, lists=keys.lists, scores=scores, notation=notation)
     given = StoreInputs(
         train=train,
         devtest=devtest,
@@ -210,7 +211,15 @@ def further_grammars(job: Job) -> tuple[Path, ...]:
 
 def _texts(data: DataKeys, scores: Mapping[str, Path]) -> Texts:
     is_bitext, source = data.bitext is not None, data.bitext or data.source
-    return Texts(source, data.references, bitext=is_bitext, limit=data.limit, lists=data.lists, scores=scores)
+    return Texts(
+        source,
+        data.references,
+        bitext=is_bitext,
+        limit=data.limit,
+        lists=data.lists,
+        scores=scores,
+        notation=data.notation,
+    )
 
 
 def sentence_grammars(job: Job, sources: StoreInputs) -> list[Path]:

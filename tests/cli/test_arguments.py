@@ -39,7 +39,7 @@ def test_every_path_has_one_of_the_types_and_every_number_a_bound() -> None:
     others = {name for name, (_, action) in ARGUMENTS.items() if action.nargs != 0 and action.type is None}
     free = {name for name in others if ARGUMENTS[name][1].choices is None}
     assert {name for name in free if not any(name.endswith(known) for known in NO_PATHS)} == set()
-    assert len(NUMBERS) == 7
+    assert len(NUMBERS) == 10
 
 
 @pytest.mark.parametrize("name", [name for name, (_, action) in ARGUMENTS.items() if action.type in PATHS])

@@ -52,12 +52,17 @@ store = ""
 source = "nc.de.gz"
 references = ["nc.en.gz"]
 lists = []
+format = "auto"
+nbest = 0
+counts = ""
+join = "none"
 tokenize = "none"
 limit = 0
 [data.devtest]
 source = ""
 references = []
 lists = []
+counts = ""
 [grammar]
 file = "grammar.gz"
 per_sentence = false
@@ -425,6 +430,7 @@ def test_lists_beside_a_decoder_are_refused(tmp_path: Path) -> None:
     assert refused(tmp_path, f'{data}lists = ["l"]') == said
     said = 'data.tokenize: found "13a" beside another decoder, whose words are those of its rules, expected'
     assert refused(tmp_path, data, "data.tokenize=13a").startswith(said)
+    assert refused(tmp_path, f'{data}join = "bpe"') == said.replace("lists", "join", 1)
     said = 'features.files: found beside another decoder than decoder.backend = "lists"'
     assert refused(tmp_path, data + FILE) == said
 
@@ -739,8 +745,9 @@ def test_every_key_counts_somewhere_but_those_written_out_here(tmp_path: Path) -
     timeouts = {f"decoder.cdec.{name}_timeout" for name in ("start", "first", "sentence")}
     goes_on = {"learner.epochs", "learner.patience", "learner.preset", "parallel.exchange", "parallel.timeout"}
     counting |= effective_keys(job(tmp_path, LISTS, "data.tokenize=13a")).keys()
-    # Of the last two, the content counts: the model that is estimated, and what is left out of it.
-    assert every - counting == timeouts | goes_on | {"decoder.binary", "lm.0.order", "learner.lm_leave_one_out"}
+    # Of the others, the content counts: the model that is estimated, what is left out of it, and the lists as read.
+    content = {"lm.0.order", "learner.lm_leave_one_out", "data.format", "data.nbest", "data.join"}
+    assert every - counting == timeouts | goes_on | {"decoder.binary"} | content
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))

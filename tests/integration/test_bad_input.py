@@ -284,6 +284,12 @@ CASES = {
     "a KenLM binary of another kind": Case(write("lm.arpa", KENLM), made=1),
     "a KenLM binary that was cut": Case(lambda folder: write("lm.arpa", kenlm_of(folder)[:1024])(folder), made=1),
     "no language model at all": Case(lambda folder: shutil.copy(folder / "grammar", folder / "lm.arpa")),
+    "plain text as n-best lists, without the number of lines of a list": Case(
+        all_of(write("lists", "the house\n"), write("job.toml", LISTS_JOB))
+    ),
+    "plain text with a line too few": Case(
+        all_of(write("lists", "the house\n"), write("job.toml", LISTS_JOB.replace("[decoder]", "nbest = 2\n[decoder]")))
+    ),
     "a line of an n-best list with too few fields": Case(lists("0 ||| the house tm= 1")),
     "a value in an n-best list that is NaN, infinite or too large": Case(
         lists("0 ||| the house ||| tm= 1 Cost= nan ||| 0")

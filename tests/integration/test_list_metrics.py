@@ -281,6 +281,6 @@ def test_features_of_the_text(lists: TinyLists, tmp_path: Path, cli: Cli) -> Non
     command += [tmp_path / "run" / "weights" / "epoch-0002.txt.gz"]
     done = cli(*command, "--source", lists.folder / "dev.de")
     assert done.output.splitlines() == kept(tmp_path / "run", "epoch-0002")
-    assert cli.refused(2, *command).startswith('--source: expected beside the template "lexicon-pair"')
+    assert cli.refused(2, *command).startswith("--source: found none, expected the source sentences")
     (tmp_path / "short").write_text("der mann\n")
     assert "expected at most 0, as" in cli.refused(3, *command, "--source", tmp_path / "short")

@@ -102,7 +102,7 @@ def test_sentences_without_lists_count_wherever_they_are(tmp_path: Path) -> None
 
 def test_bad_input(tmp_path: Path) -> None:
     path = write(tmp_path / "lists")
-    with pytest.raises(DataError, match="lists:6: found number 3, expected at most 2, as there are 3 references"):
+    with pytest.raises(DataError, match="lists:6: found number 3, expected at most 2, as there are 3 sentences"):
         evaluate_lists(path, [REFERENCES[:3]], print)
     path.write_text(path.read_text() + '{"id": 3, "text": "x", "metrics": {"other": 1}}\n')
     with pytest.raises(DataError, match="lists:7: found no comet among the metrics"):

@@ -78,6 +78,8 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "data.devtest.source": ('data.devtest.references=["dev.en"]',),
     "data.devtest.references": ("data.devtest.source=dev.de",),
     "data.devtest.lists": DEVTEST_LISTS,
+    "data.counts": (*LISTS, "data.format=plain"),
+    "data.devtest.counts": (*DEVTEST_LISTS, "data.format=plain"),
     "grammar.folder": (
         "grammar.file=",
         "grammar.per_sentence=true",
@@ -91,7 +93,12 @@ BESIDE: dict[str, tuple[str, ...]] = {
     "lm.0.text": ("lm.0.file=",),
 }
 """Settings of a job that an argument or a key needs."""
-REPLACED = {"--bitext": ("--source", "--target"), "--system": ("--hyps",), "--lists": ("--hyps",)}
+REPLACED = {
+    "--bitext": ("--source", "--target"),
+    "--system": ("--hyps",),
+    "--lists": ("--hyps",),
+    "--counts": ("--hyps",),
+}
 """By argument: those that must not be given with it."""
 
 
@@ -141,6 +148,9 @@ class World:
         replaced = REPLACED.get(argument.name, ())
         given = {name: values for name, values in self._usual(argument.command).items() if name not in replaced}
         given[argument.name] = ["name", str(path)] if argument.name == "--system" else [str(path)]
+        if argument.name == "--counts":
+            lists = "--input" if argument.command == "rerank" else "--lists"
+            given |= {"--format": ["plain"], lists: [str(self.folder / "lists")]}
         if argument.command == "rerank":
             given["--set"] += BESIDE.get(argument.name, ())
         words = [argument.command]

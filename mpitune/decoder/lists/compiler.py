@@ -21,6 +21,7 @@ from mpitune.corpus.hashing import hash_rows
 from mpitune.corpus.vocabulary import Names, Vocabulary, feature_id
 from mpitune.decoder.lists.compiled_reader import CompiledReader, FeatureNumbers
 from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.notation import AS_FOUND, Notation
 from mpitune.errors import DataError
 
 CHUNK = 1 << 20
@@ -44,6 +45,8 @@ class Merged(NamedTuple):
     """int64 [parts]: the entries read that give features, merged entry by merged entry, in the order of the files."""
     row: np.ndarray
     """int64 [parts], ascending: the merged entry of each part."""
+    equal: int
+    """Number of entries left out, as their file has an equal one before."""
 
 
 class ListCompiler:
@@ -77,6 +80,7 @@ class ListCompiler:
         add_features: Callable[[Entry, Path], object] | None = None,
         limited: bool,
         advance: Callable[[int], object],
+        notation: Notation = AS_FOUND,
     ) -> int:
         """Read a file whose list 0 gets the number ``first``; returns the number of lists, up to the last one found.
 
@@ -100,7 +104,7 @@ class ListCompiler:
         self._files += 1
         previous, lists = -1, 0
         plain = add_features is None and not self._metrics
-        for entries in self._reader.read(path, most, accept, plain=plain):
+        for entries in self._reader.read(path, most, accept, plain=plain, notation=notation):
             if len(entries.sentence) == 0:
                 continue
             advance(int(np.count_nonzero(np.diff(entries.sentence, prepend=previous))))
@@ -232,7 +236,7 @@ def merge(list_: np.ndarray, text: np.ndarray, file: np.ndarray, lists: int) -> 
     first, part = first[by_list], part[by_list]
     begins = part == first
     entry_ptr = row_ends(np.bincount(list_[part[begins]], minlength=lists))
-    return Merged(entry_ptr, part[begins], part, np.cumsum(begins) - 1)
+    return Merged(entry_ptr, part[begins], part, np.cumsum(begins) - 1, len(list_) - len(part))
 
 
 def _chunks(size: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Features of the entries of lists: numbers in further files, and features of the text of an entry.
 
-A file has a line with one number for each entry. A text has features of its length, its n-grams, and pairs of words
-that a lexicon knows.
+A file has a line with one number for each entry, after the entry's key if Kaldi wrote it. A text has features of its
+length, its n-grams, and pairs of words that a lexicon knows.
 """
 
 from __future__ import annotations
@@ -73,10 +73,13 @@ class ScoreFiles:
             if name in entry.features:
                 expected = f"none, as {self._files[name]} has its values"
                 raise DataError.at(origin, entry.line, found=f"feature {name}", expected=expected)
-            number = next(numbers, None)
+            key, number = next(numbers, ("", None))
             if number is None:
                 found, expected = counted(self._entries - 1, "line"), f"{self._entries} or more, one for each entry"
                 raise DataError.at(self._files[name], None, found=found, expected=expected)
+            if key and [key] != entry.text.split(maxsplit=1)[:1]:
+                expected = f"a number alone, or after the first word of line {entry.line} of {origin}"
+                raise DataError.at(self._files[name], self._entries, found=repr(key[:60]), expected=expected)
             entry.features[name] = number
 
     def check_ends(self) -> None:
@@ -87,9 +90,11 @@ class ScoreFiles:
                 raise DataError.at(self._files[name], None, found="further lines", expected=expected)
 
 
-def _numbers(path: Path) -> Iterator[float]:
+def _numbers(path: Path) -> Iterator[tuple[str, float]]:
+    """The numbers in a file, each with what stands before it: Kaldi writes the key of the entry."""
     for line, text in lines(path):
+        key, _, number = text.strip(" \t").rpartition(" ")
         try:
-            yield parse_number(text)
+            yield key, parse_number(number)
         except ValueError:
             raise DataError.at(path, line, found=repr(text[:60]), expected=IN_RANGE) from None

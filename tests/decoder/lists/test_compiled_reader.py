@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.lists.compiled_reader import CompiledReader, FeatureNumbers
-from mpitune.decoder.lists.formats import Entry, ListReader
+from mpitune.decoder.lists.formats import Entry
+from mpitune.decoder.lists.formats.line_format import LineFormat
 from mpitune.errors import DataError
 
 pytestmark = pytest.mark.kernel
@@ -118,7 +119,7 @@ def test_usual_lines_need_no_reader_of_lines(monkeypatch: pytest.MonkeyPatch, tm
     expected = same(*rows)
     assert len(expected[0]) == 22 and not expected[3]
     (tmp_path / "lists").write_text("".join(f"{row}\n" for row in rows), newline="")
-    monkeypatch.delattr(ListReader, "entry")
+    monkeypatch.delattr(LineFormat, "entry")
     assert result(tmp_path / "lists", plain=True) == expected
 
 

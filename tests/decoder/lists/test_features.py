@@ -63,6 +63,7 @@ def read(folder: Path, scores: str, *entries: str) -> list[dict[str, float]]:
 def test_a_number_for_each_entry(tmp_path: Path) -> None:
     found = read(tmp_path, "-1.5\n2\n 3e1 \n", "0 ||| a ||| p=1", "0 ||| b |||", "1 ||| a ||| p=2")
     assert found == [{"p": 1.0, "lm": -1.5}, {"lm": 2.0}, {"p": 2.0, "lm": 30.0}]
+    assert read(tmp_path, "a-1 12.5\na-2 -3\n", "a-1 x y", "a-2") == [{"lm": 12.5}, {"lm": -3.0}], "with keys"
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,14 @@ def test_a_number_for_each_entry(tmp_path: Path) -> None:
         ("1\n1_0\n", "scores:2: found '1_0', expected a number from -1e30 to 1e30"),
         ("1\n\u0661\n", "scores:2: found '\u0661', expected a number from -1e30 to 1e30"),
         ("1\n1e300\n", "scores:2: found '1e300', expected a number from -1e30 to 1e30"),
+        ("1\n1 2\n", "scores:2: found '1', expected a number alone, or after the first word of line 2 of {}/lists"),
         ("1\nnan\n", "scores:2: found 'nan', expected a number from -1e30 to 1e30"),
     ],
 )
 def test_bad_files(tmp_path: Path, scores: str, said: str) -> None:
     with pytest.raises(DataError) as error:
         read(tmp_path, scores, "0 ||| a ||| p=1", "0 ||| b ||| p=1")
-    assert str(error.value) == f"{tmp_path}/{said}"
+    assert str(error.value) == f"{tmp_path}/{said.format(tmp_path)}"
 
 
 def test_a_feature_of_the_lists(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_marks_of_phrases_are_named_once(tmp_path: Path, caplog: pytest.LogCaptu
         caplog.clear()
         assert len(read(tmp_path / "lists", *[f"0 ||| {marked} ||| lm= -1 ||| 0"] * 3)) == 3
         [said] = caplog.messages
-        assert "lists: hypotheses have marks of phrases, such as |0-1|, which count as words" in said
+        assert "lists: hypotheses have marks of phrases, such as |0-1" in said and ", which count as words: set" in said
     caplog.clear()
     read(tmp_path / "lists", "0 ||| x|0-1| |0-1 |a-b| || 0-1 ||| lm= -1 ||| 0 ||| 0-0 1-1")
     assert not caplog.messages

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.decoder.lists.stream import line_with_score, model_score, read_lists
+from mpitune.decoder.lists.notation import AS_FOUND
+from mpitune.decoder.lists.stream import all_lists, line_with_score, model_score, read_lists
 from mpitune.errors import DataError
 
 
@@ -25,6 +26,32 @@ def test_lists_of_several_files_are_merged(tmp_path: Path) -> None:
         (1, [(["y"], {"r": 7.0})]),
         (2, [(["y"], {"p": 3.0})]),
     ]
+
+
+def test_of_equal_hypotheses_the_best_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Those of one file, at the place of the first; a file that is better as a whole changes no other one."""
+    caplog.set_level("INFO")
+    first = write(tmp_path / "a", "0 ||| x ||| p=1", "0 ||| y ||| p=3", "0 ||| x ||| p=4 q=1", "0 ||| x ||| p=4 q=2")
+    second = write(tmp_path / "b", "0 ||| x ||| p=9 r=5")
+    for score, features in ((None, {"p": 1.0, "r": 5.0}), (lambda e: e.features["p"], {"p": 4.0, "q": 1.0, "r": 5.0})):
+        caplog.clear()
+        [(_, entries)] = read_lists([first, second], score=score)
+        assert [(e.words, e.features) for e in entries] == [(["x"], features), (["y"], {"p": 3.0})]
+        rule = "that with the largest score counts" if score else "the first counts"
+        assert caplog.messages == [
+            f"{first}, {second}: 2 hypotheses are equal to others in their lists: of these, {rule}"
+        ]
+
+
+def test_lists_that_are_missing(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", "1 ||| x ||| p=1", "3 ||| x ||| p=1")
+    for count, numbers in ((None, 4), (4, 4), (6, 6)):
+        lists = read_lists([path], notation=AS_FOUND._replace(sentences=count))
+        assert [(n, len(entries)) for n, entries in all_lists(lists, count)] == [
+            (n, n in (1, 3)) for n in range(numbers)
+        ]
+    with pytest.raises(DataError, match="a:2: found number 3, expected at most 2, as there are 3 sentences"):
+        list(read_lists([path], notation=AS_FOUND._replace(sentences=3)))
 
 
 def test_numbers_ascend(tmp_path: Path) -> None:
