@@ -18,8 +18,10 @@ from mpitune.api.runs import train
 from mpitune.api.tools import Lines, texts_of
 from mpitune.api.weights import Weights
 from mpitune.array_files.atomic import check_output, open_output, write_text
+from mpitune.corpus.subwords import KINDS
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.decoder.base import KBest, as_kbest
+from mpitune.decoder.lists.notation import FORMATS, Notation
 from mpitune.decoder.lists.stream import read_lists
 from mpitune.errors import UsageError
 from mpitune.files import temporary_folder
@@ -43,13 +45,26 @@ class NBest:
         self._lists = {int(number): list(hypotheses) for number, hypotheses in lists}
 
     @classmethod
-    def read(cls, *paths: str | os.PathLike[str]) -> NBest:
+    def read(
+        cls,
+        *paths: str | os.PathLike[str],
+        format: str = "auto",
+        nbest: int = 0,
+        counts: str | os.PathLike[str] | None = None,
+        join: str = "none",
+    ) -> NBest:
         """The lists of files in any of the formats of jobs/lists.md; those of several files are merged.
 
-        Raises DataError for a malformed line.
+        ``format``, ``nbest``, ``counts``, ``join``: as the keys of ``[data]``. Raises UsageError for an unknown format,
+        DataError for a malformed line.
         """
+        if format not in ("auto", *FORMATS):
+            raise UsageError(f"format: found {format!r}, expected one of auto, {', '.join(FORMATS)}")
+        if join not in ("none", *KINDS):
+            raise UsageError(f"join: found {join!r}, expected one of none, {', '.join(KINDS)}")
+        notation = Notation(format, nbest, None if counts is None else Path(counts), join)
         with alone():
-            found = list(read_lists([Path(path) for path in paths]))
+            found = list(read_lists([Path(path) for path in paths], notation=notation))
         return cls((number, [_hypothesis(entry) for entry in entries]) for number, entries in found)
 
     def __iter__(self) -> Iterator[tuple[int, list[Hypothesis]]]:

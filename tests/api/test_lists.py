@@ -47,6 +47,11 @@ def test_files(lists: NBest, tmp_path: Path) -> None:
         ]
     assert [each.metrics for each in read.hypotheses] == [{"quality": float(n)} for n in range(8)]
     assert len(read) == 3 and "3 lists, 8 hypotheses" in repr(read)
+    (tmp_path / "plain").write_text("the hou@@ se\na house\n\nanother\n")
+    plain = NBest.read(tmp_path / "plain", format="plain", join="bpe")
+    assert [[each.text for each in of_list] for _, of_list in plain] == [["the house", "a house"], ["another"]]
+    with pytest.raises(mpitune.UsageError, match="format: found 'x', expected one of auto, fairseq"):
+        NBest.read(tmp_path / "plain", format="x")
     with pytest.raises(mpitune.UsageError, match="list 0: found a line end or"):
         NBest([(0, [Hypothesis("a ||| b")])]).write(tmp_path / "x")
 
