@@ -24,7 +24,7 @@ WORLD := mpirun -n 2 '$(BIN)/python' -c 'from mpi4py.MPI import COMM_WORLD as wo
     sizes = world.gather(world.size); sizes and print(len(sizes))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo rerank-demo multi30k europarl methods discretised defaults test check lint types unit uncompiled checked test-faults format bench clean
+.PHONY: help setup demo rerank-demo multi30k europarl methods discretised defaults test check lint types unit uncompiled checked test-faults docs format bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -139,6 +139,9 @@ checked: setup  ## run the kernel tests that are too large for plain Python with
 
 test-faults: setup  ## inject faults (kills, errors, missing files, full disks) and show the outcomes; some minutes
 	@PYTHONPATH="$(CURDIR):$(CURDIR)/tests" "$(BIN)/python" -m faults
+
+docs: setup  ## build the reference of the public names from their docstrings into build/docs
+	"$(BIN)/pdoc" mpitune --output-directory build/docs
 
 format: setup  ## format the code
 	"$(BIN)/ruff" check --select I --fix

@@ -19,6 +19,8 @@ from typing import Any
 
 from mpitune.errors import DataError, MachineError, MpituneError, UsageError
 
+STANDARD_INPUT = Path("/dev/stdin")
+
 _MACHINE = {
     *(errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE, errno.ENOMEM, errno.ETIMEDOUT),
     *(errno.EMFILE, errno.ENFILE, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ENOLCK, errno.EBUSY),

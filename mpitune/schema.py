@@ -265,13 +265,15 @@ class _Reader:
         self.overridden = overridden
         self.names = list(_names(schema, ""))
 
-    def where(self, key: str) -> str:
+    def error(self, key: str, text: str) -> UsageError:
         above = key.split(".")
         overridden = any(".".join(above[:depth]) in self.overridden for depth in range(1, len(above) + 1))
-        return f"--set {key}" if overridden else f"{self.origin}: {key}"
+        error = UsageError(f"{f'--set {key}' if overridden else f'{self.origin}: {key}'}: {text}")
+        error.file, error.key = None if overridden else str(self.origin), key
+        return error
 
     def wrong(self, key: str, found: Any, expected: str) -> UsageError:
-        return UsageError(f"{self.where(key)}: found {literal(found)}, expected {expected}")
+        return self.error(key, f"found {literal(found)}, expected {expected}")
 
     def table(self, schema: Any, raw: dict[str, Any], prefix: str) -> Any:
         keys = _keys(schema)
@@ -285,7 +287,7 @@ class _Reader:
             elif key in raw:
                 read[of.spec.name] = self.value(of, raw[key], f"{prefix}{key}")
             elif of.spec.default is of.spec.default_factory is MISSING:
-                raise UsageError(f"{self.where(prefix + key)}: missing")
+                raise self.error(prefix + key, "missing")
         return schema(**read)
 
     def unknown(self, key: str, value: Any, valid: list[str]) -> UsageError:
@@ -295,7 +297,7 @@ class _Reader:
         near += [elsewhere[match] for match in difflib.get_close_matches(name, elsewhere, n=1, cutoff=0.8)]
         what = "table" if isinstance(value, dict) else "key"
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(valid)}"
-        return UsageError(f"{self.where(key)}: unknown {what}; {hint}")
+        return self.error(key, f"unknown {what}; {hint}")
 
     def value(self, of: _Key, raw: Any, key: str) -> Any:
         hint, core, limits = of.hint, _core(of.hint), of.spec.metadata
@@ -331,7 +333,7 @@ class _Reader:
         if isinstance(raw, str) and raw:
             return raw
         if raw == {}:
-            raise UsageError(f"{self.where(key)}: found an empty table, expected names and numbers in it")
+            raise self.error(key, "found an empty table, expected names and numbers in it")
         if not isinstance(raw, dict):
             raise self.wrong(key, raw, "a name, or a table of names and numbers")
         for name, number in raw.items():
@@ -348,7 +350,7 @@ class _Reader:
 
         def variable(match: re.Match[str]) -> str:
             if match[1] not in os.environ:
-                raise UsageError(f"{self.where(key)}: the environment variable {match[1]} is not set (in {text!r})")
+                raise self.error(key, f"the environment variable {match[1]} is not set (in {text!r})")
             return os.environ[match[1]]
 
         if (bare := re.search(r"\$(\w+)", text)) and bare[1] in os.environ:

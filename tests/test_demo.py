@@ -6,9 +6,12 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import pytest
 from support.commands import Cli
+from support.mpi import ROOT
 
 from mpitune.cli.init import TEMPLATES
 
@@ -47,14 +50,19 @@ def test_every_file_is_named_with_its_source() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_over_it_learns(cli: Cli, tmp_path: Path) -> None:
-    """From few sentences: weights of all templates, which translate others."""
+def test_the_tour_learns_from_a_part_of_it(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells of the notebook, on fewer sentences: weights of all templates, which translate others."""
     assert cli("init", tmp_path, "--template", "demo").code == 0
-    assert cli("train", tmp_path / "job.toml", "--quiet", "--set", "data.limit=100").code == 0
-    learned = {line.partition(":")[0] for line in lines(tmp_path / "runs" / "job" / "weights.txt.gz")}
-    assert {"R", "RBS", "WP", "TB"} <= learned
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")  # which needs no screen
     for side in ("ja", "en"):
-        (tmp_path / side).write_text("\n".join(lines(DEMO / f"dev.{side}")[:50]), encoding="utf-8")
-    assert cli("decode", tmp_path / "job.toml", "--input", tmp_path / "ja", "--output", tmp_path / "out").code == 0
-    done = cli("evaluate", "--refs", tmp_path / "en", "--hyps", tmp_path / "out", "--json")
-    assert json.loads(done.output)["scores"][0]["bleu"] > 5
+        (tmp_path / "data" / f"dev.{side}").write_text("\n".join(lines(DEMO / f"dev.{side}")[:50]), encoding="utf-8")
+    cells = json.loads((ROOT / "jobs" / "tour.ipynb").read_text())["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [] and cell["execution_count"] is None
+            exec("".join(cell["source"]).replace('"data.limit": 300', '"data.limit": 100'), names)
+    assert {"R", "RBS", "WP", "TB"} <= {name.partition(":")[0] for name in names["run"].weights_of(1)}
+    assert names["run"].metrics[-1]["devtest_bleu"] > 3
+    assert len(names["lists"]) == 50 and set(names["weights"]) == {"model", "words"}

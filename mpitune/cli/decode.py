@@ -9,17 +9,18 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mpitune.cli.decoding import initial_model, load_kernels, opened_decoder, warn_of_unused, write_translations
+from mpitune.api.opened import initial_model, load_kernels, opened_decoder
+from mpitune.array_files.atomic import open_output
 from mpitune.cli.job import load_job
-from mpitune.cli.output import open_output, raised_on_all_ranks
+from mpitune.cli.output import print_warning, write_translations
 from mpitune.config.spec import Job
 from mpitune.decoder.base import Decoder, Sentence
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
 from mpitune.decoder.kbest_formats import FORMATS
-from mpitune.errors import UsageError
+from mpitune.errors import UsageError, raised_on_all_ranks
 from mpitune.exchange.comm import Comm
 from mpitune.report.readable import NamedHypergraph
-from mpitune.runtime.log import start_logging
+from mpitune.training.open_run import unused_weights
 from mpitune.training.scheduler import parallel_map
 
 DecodeFunction = Callable[[int], tuple[list[str], bytes]]
@@ -32,13 +33,13 @@ FORESTS_AT_ONCE = 8
 def run_decode(options: argparse.Namespace, comm: Comm) -> None:
     """Translate sentences with fixed weights; alone, or under mpirun or srun."""
     job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size)
     _check_decode_options(options, job)
     path = options.weights or job.run.dir
-    initial = comm.on_root(initial_model, job, path)
+    initial = comm.on_root(initial_model, job, path, print_warning)
     kbest = options.explain or options.nbest
     with opened_decoder(job, comm, options.input, kbest, initial.scoring) as (decoder, model, sentences):
-        comm.on_root(warn_of_unused, path, initial.weights, job, model)
+        if told := comm.on_root(unused_weights, initial.weights, job, model):
+            comm.on_root(print_warning, f"{path}: {told}")
         weights = _weight_vector(initial.weights, decoder)
         decode = _decode_function(options, decoder, sentences, weights, model.words.words)
         if isinstance(decoder, EmbeddedDecoder):

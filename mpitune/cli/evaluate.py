@@ -18,7 +18,6 @@ from mpitune.metrics.evaluation import SystemRuns, evaluate
 from mpitune.metrics.list_evaluation import as_table, evaluate_lists
 from mpitune.metrics.sacrebleu import References, check_counts
 from mpitune.metrics.tuning_metric import CHOICES
-from mpitune.runtime.log import start_logging
 
 
 def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
@@ -45,7 +44,6 @@ def run_evaluate(options: argparse.Namespace, comm: Comm) -> None:
         else:
             print(result.as_markdown() if options.markdown else result.as_text(), flush=True)
 
-    start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(score)
 
 

@@ -5,38 +5,38 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mpitune.cli.decoding import initial_model, load_kernels, opened_decoder, warn_of_unused, write_translations
+from mpitune.api.opened import initial_model, load_kernels, opened_decoder
 from mpitune.cli.job import load_job
-from mpitune.cli.output import print_message, raised_on_all_ranks, write_output
+from mpitune.cli.output import print_message, print_warning, write_output, write_translations
 from mpitune.config.checks import check_retraining, require_data
 from mpitune.corpus.vocabulary import Vocabulary
 from mpitune.corpus.wording import counted
 from mpitune.decoder.base import Sentence
 from mpitune.decoder.kbest_formats import text
-from mpitune.errors import UsageError
+from mpitune.errors import UsageError, raised_on_all_ranks
 from mpitune.exchange.comm import Comm
-from mpitune.runtime.log import start_logging
 from mpitune.training.local.learning import learner
 from mpitune.training.local.retrieval import Retrieval
 from mpitune.training.local.training_lists import training_data
 from mpitune.training.local.translation import SentenceTimings, Translator, summary
+from mpitune.training.open_run import unused_weights
 from mpitune.training.scheduler import parallel_map
 
 
 def run_local(options: argparse.Namespace, comm: Comm) -> None:
     """Translate each sentence with its own weights, learned from similar training data; alone, or under mpirun."""
     job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(require_data, job)
     comm.on_root(check_retraining, job)
-    initial = comm.on_root(initial_model, job, options.weights)
+    initial = comm.on_root(initial_model, job, options.weights, print_warning)
     # Opened before the training data are decoded, which may take hours, so that errors in the input are found first.
     with opened_decoder(job, comm, options.input, 1, initial.scoring) as (decoder, model, sentences):
         if options.explain is not None and options.explain >= len(sentences):
             count = counted(len(sentences), "sentence")
             error = UsageError(f"--explain {options.explain}: {options.input} has {count}, the first is number 0")
             raise raised_on_all_ranks(error)
-        comm.on_root(warn_of_unused, options.weights, initial.weights, job, model)
+        if told := comm.on_root(unused_weights, initial.weights, job, model):
+            comm.on_root(print_warning, f"{options.weights}: {told}")
         training = training_data(job, comm, initial)
         retrieval = Retrieval(comm, training, job.local.k, job.local.theta)
         learn = learner(job, training)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import os
-import stat
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
-from mpitune.array_files.atomic import open_atomic
+from mpitune.array_files.atomic import check_output, open_output
 from mpitune.cli import arguments
 from mpitune.cli.arguments import paths_of
-from mpitune.errors import MpituneError, printable
+from mpitune.decoder.base import Decoder, check_failed
+from mpitune.errors import printable
 from mpitune.exchange.comm import Comm
-from mpitune.files import writing
-from mpitune.ownership import reads, replaces
+from mpitune.ownership import reads
 
 
 def write_output(output: Path | None, text: str) -> None:
@@ -42,33 +36,19 @@ def note_files(options: argparse.Namespace, comm: Comm) -> None:
         comm.on_root(check_output, path)
 
 
-def check_output(path: Path) -> None:
-    """Note the output ``path``, and raise the error that writing it would raise, before the work."""
-    with writing(path):
-        try:
-            mode = os.stat(path).st_mode
-        except FileNotFoundError:
-            mode = stat.S_IFREG
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if stat.S_ISREG(mode):
-            tempfile.TemporaryFile(dir=Path(os.path.realpath(path)).parent).close()
-    replaces(path)
+def write_translations(
+    options: argparse.Namespace, comm: Comm, decoder: Decoder, sentences: int, lines: Sequence[str]
+) -> None:
+    """Write the output unless the decoder has failed on too many ``sentences``, which raises MachineError."""
+    comm.on_root(check_failed, comm.sum(decoder.failed), sentences)
+    comm.on_root(write_output, options.output, "".join(f"{line}\n" for line in lines))
 
 
-@contextmanager
-def open_output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces ``path`` when it is closed; errors as in `mpitune.files.writing`."""
-    with writing(path), open_atomic(path) as file:
-        yield file
+def print_warning(text: str) -> None:
+    """Print a warning of a command that has no log."""
+    print_message(f"warning: {text}")
 
 
 def print_message(text: str) -> None:
     """Print ``text``, a line, on standard error; messages about a run go to `mpitune.runtime.log` instead."""
     print(printable(text), file=sys.stderr, flush=True)
-
-
-def raised_on_all_ranks(error: MpituneError) -> MpituneError:
-    """Mark ``error`` as one that every rank raises at this point, so that only rank 0 reports it."""
-    error.on_all_ranks = True
-    return error

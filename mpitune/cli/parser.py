@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpitune.cli.help import INTERRUPTED
 from mpitune.cli.options import make_parser
-from mpitune.cli.streams import STANDARD_INPUT, open_streams
+from mpitune.cli.streams import open_streams
 from mpitune.early_signals import is_first_on_machine
-from mpitune.errors import MachineError, MpituneError, StopRequested, printable
+from mpitune.errors import MpituneError, StopRequested, as_told, printable
 from mpitune.exchange.launcher import is_first_process
-from mpitune.runtime.log import LOG, log_to_file, write_traceback
+from mpitune.files import STANDARD_INPUT
+from mpitune.runtime.log import LOG, start_logging, write_traceback
 from mpitune.runtime.signals import raised_signals
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _default_interrupts():
             # Imported here, as the commands are, so that help and the version take no time.
             from mpitune import jit
+            from mpitune.api.call import within
             from mpitune.cli.output import note_files
             from mpitune.exchange.comm import connect
             from mpitune.files import working_folder
@@ -50,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             working_folder()
             comm = connect()
             run = _load(options.run)
+            start_logging(rank=comm.rank, size=comm.size, quiet=vars(options).get("quiet", False))
         once = f"compiling kernels, once on {printable(socket.gethostname())}: half a minute"
-        with of_command(), raised_signals(), jit.compilation_reported(_log_of_machine(comm), once):
+        with within(), of_command(), raised_signals(), jit.compilation_reported(_log_of_machine(comm), once):
             note_files(options, comm)
             run(options, comm)
         sys.stdout.flush()
@@ -72,12 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _abort_all(comm, 1)
         raise
     except Exception as error:
-        if lack := _lack_of_memory(error):
-            return _report_error(MachineError(f"not enough memory{f': {lack}' if str(lack) else ''}"), comm)
-        if isinstance(error, OSError):
-            # Of a library's own files: those of a command go through mpitune.files.
-            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-            return _report_error(MachineError(f"{where}{error.strerror or error}"), comm)
+        if isinstance(told := as_told(error), MpituneError):
+            return _report_error(told, comm)
         file = write_traceback(error, options.folder, comm.rank) if comm is not None and options.folder else None
         if file is None:
             text = "".join(traceback.format_exception(error)).rstrip("\n")
@@ -142,14 +141,6 @@ def _default_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler if before is signal.SIG_DFL else before)
 
 
-def _lack_of_memory(error: BaseException | None) -> BaseException | None:
-    """The error that tells of too little memory: ``error``, or one that it follows from; libraries say it in words."""
-    words = "failed to map segment from shared object", "Cannot allocate memory"
-    if error is None or isinstance(error, MemoryError) or str(error).endswith(words):
-        return error
-    return _lack_of_memory(error.__context__)
-
-
 def _report_error(error: MpituneError, comm: Comm | None) -> int:
     """Print the error in one line, once if all ranks find it; returns the exit code.
 
@@ -160,7 +151,6 @@ def _report_error(error: MpituneError, comm: Comm | None) -> int:
         time.sleep(1.0)
     if is_first_on_machine(os.environ) if comm is None else comm.root or not error.on_all_ranks:
         print(printable(f"mpitune: {error}"), file=sys.stderr, flush=True)
-        log_to_file(str(error))
     if comm is not None and comm.size > 1 and not error.on_all_ranks:
         _abort_all(comm, error.exit_code)
     return error.exit_code

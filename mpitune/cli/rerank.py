@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mpitune.cli.decoding import initial_model
+from mpitune.api.opened import initial_model
+from mpitune.array_files.atomic import open_output
 from mpitune.cli.job import load_job
 from mpitune.cli.notation import given_notation
-from mpitune.cli.output import open_output, print_message
+from mpitune.cli.output import print_message, print_warning
 from mpitune.config.spec import Job, column_metrics
 from mpitune.corpus.text import read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
@@ -26,7 +27,6 @@ from mpitune.decoder.lists.stream import all_lists, line_with_score, model_score
 from mpitune.errors import UsageError
 from mpitune.exchange.comm import Comm
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
-from mpitune.runtime.log import start_logging
 from mpitune.training.open_run import lacking_templates
 
 
@@ -36,7 +36,7 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
 
     def rerank() -> None:
         path = options.weights or job.run.dir
-        weights, lists = initial_model(job, path).weights, 0
+        weights, lists = initial_model(job, path, print_warning).weights, 0
         unseen = set(weights)
         sentences, missing, first_missing = 0, 0, 0
         with nullcontext(sys.stdout.buffer) if options.output is None else open_output(options.output) as file:
@@ -68,7 +68,6 @@ def run_rerank(options: argparse.Namespace, comm: Comm) -> None:
         if options.output is not None:
             print_message(f"{options.output}: {counted(lists, 'list')}")
 
-    start_logging(None, rank=comm.rank, size=comm.size)
     comm.on_root(rerank)
 
 

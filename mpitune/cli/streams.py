@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from pathlib import Path
 from typing import Any, TextIO
 
 from mpitune.errors import MachineError
-
-STANDARD_INPUT = Path("/dev/stdin")
 
 
 def open_streams() -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpitune.cli.job import load_job
-from mpitune.cli.output import print_message, raised_on_all_ranks
+from mpitune.cli.output import print_message
 from mpitune.config.spec import MAX_SEED, Job
 from mpitune.decoder.cdec.process import resolve_program
-from mpitune.errors import DataError, MpituneError, UsageError, printable
+from mpitune.errors import DataError, MpituneError, UsageError, printable, raised_on_all_ranks
 from mpitune.exchange.comm import Comm
 from mpitune.files import free_space, is_file, open_to_read
 from mpitune.run_folder.layout import RunFolder, run_folders
-from mpitune.runtime.log import start_logging
 from mpitune.runtime.memory import machine_memory
 from mpitune.runtime.signals import StopFlag
 from mpitune.store.extract_grammars import extract_and_build
@@ -40,7 +39,7 @@ def run_train(options: argparse.Namespace, comm: Comm) -> None:
     comm.on_root(_refuse_other_kind, job.run.dir, seeds is not None)
     for each in [job] if seeds is None else (job_inputs.with_seed(job, seed) for seed in seeds):
         options.folder = each.run.dir
-        loop.train(each, comm, resume=options.resume, quiet=options.quiet)
+        loop.train(each, comm, resume=options.resume)
 
 
 def _refuse_other_kind(folder: Path, of_seeds: bool) -> None:
@@ -83,7 +82,6 @@ def _program_note(job: Job) -> str:
 def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     """Build the job's store, which train would otherwise build."""
     job = load_job(options, comm)
-    start_logging(None, rank=comm.rank, size=comm.size)
     store, sources = job.run.store, job_inputs.sources(job)
     with StopFlag():
         made = extract_and_build(comm, sources, store, store)

@@ -73,7 +73,7 @@ def main() -> None:
 
 def compile_kernels() -> None:
     """Compile the listed kernels in a process for each core; each line of the log says how many are done."""
-    start_logging(None, rank=0, size=1)
+    start_logging()
     begin, kernels = time.monotonic(), jit.listed_kernels()
     processes = min(len(os.sched_getaffinity(0)), jit.MOST_COMPILING)
     context = multiprocessing.get_context("spawn")
@@ -108,7 +108,7 @@ def run_tiny_jobs() -> None:
         warm_up(build_bitext(files, folder))
         for preset in PRESETS:
             settings = [f"run.dir={folder / preset}", f"run.store={folder / 'store'}", f"learner.preset={preset}"]
-            train(job_inputs.load_job(folder / "job", settings), SerialComm(), quiet=True)
+            train(job_inputs.load_job(folder / "job", settings), SerialComm())
     translations = SystemRuns("source", [("source", SOURCE.splitlines())])
     evaluate([("references", REFERENCES.splitlines())], [translations])
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,14 +39,14 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Job:
 
     Raises UsageError that names the file, the key, the value found and the values expected.
     """
-    try:
-        return _load(path, overrides)
-    except RecursionError:
-        found = "hundreds of tables or lists inside each other"
-        raise UsageError(f"{path}: found {found}, expected tables and keys as in jobs/example.toml") from None
+    raw = tables_in(path)
+    with _shallow(path):
+        overridden = [key for text in overrides for key in _override(raw, text)]
+    return checked(raw, path, overridden)
 
 
-def _load(path: Path, overrides: Sequence[str]) -> Job:
+def tables_in(path: Path) -> dict[str, Any]:
+    """The tables of a job file, unchecked. Raises UsageError for a file that is not TOML, or cannot be read."""
     try:
         content = read_bytes(path, MAX_JOB)
     except DataError as error:
@@ -53,13 +54,35 @@ def _load(path: Path, overrides: Sequence[str]) -> Job:
         raise UsageError(f"{error}{of_run}".replace("a readable file", "a readable job file")) from None
     try:
         # utf-8-sig: some editors write a byte order mark.
-        raw = tomllib.loads(content.decode("utf-8-sig"))
+        with _shallow(path):
+            return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = 1 + error.object.count(b"\n", 0, error.start)
         raise UsageError(f"{path}:{line}: found bytes that are not UTF-8 ({error.reason}), expected UTF-8") from None
     except ValueError as error:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
-    overridden = {key for text in overrides for key in _override(raw, text)}
+
+
+@contextmanager
+def _shallow(path: Path) -> Iterator[None]:
+    """Raise UsageError for tables of ``path`` that are nested too deeply to be read."""
+    try:
+        yield
+    except RecursionError:
+        expected = "tables and keys as in jobs/example.toml"
+        raise UsageError.at(path, found="hundreds of tables or lists inside each other", expected=expected) from None
+
+
+def checked(raw: dict[str, Any], path: Path, overridden: Collection[str] = ()) -> Job:
+    """The job of the tables ``raw``, which are changed, as if they stood in the file ``path``.
+
+    ``overridden``: the dotted keys that ``--set`` has set. Raises UsageError as `load` does.
+    """
+    with _shallow(path):
+        return _checked(raw, path, overridden)
+
+
+def _checked(raw: dict[str, Any], path: Path, overridden: Collection[str]) -> Job:
     for key, rival in (("select.k", "lambda"), ("select.lambda", "k")):
         if key in overridden and f"select.{rival}" not in overridden:
             raw["select"].pop(rival, None)

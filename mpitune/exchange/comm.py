@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Comm(Protocol):
-    """The ranks of a run. Every method but `abort` and `set_timeout` is collective:
+    """The ranks of a run. Every method but `abort`, `close` and `set_timeout` is collective:
     all ranks call it, in the same order.
     """
 
@@ -126,6 +126,10 @@ class Comm(Protocol):
         """End all ranks at once with exit code ``code``; any single rank may call it."""
         ...
 
+    def close(self) -> None:
+        """End the communication, after the last collective."""
+        ...
+
 
 class SerialComm:
     """A run of one process."""
@@ -187,6 +191,9 @@ class SerialComm:
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)
 
+    def close(self) -> None:
+        pass
+
 
 SERIAL_COMM = SerialComm()
 """The communicator of work that one process does alone."""
@@ -201,13 +208,13 @@ ABORT = 5
 
 
 class MpiComm:
-    """The ranks that an MPI launcher started (MPI_COMM_WORLD).
+    """The ranks of a communicator of mpi4py, by default all that an MPI launcher started (MPI_COMM_WORLD).
 
     Raises UsageError if no MPI library can be loaded. A collective raises MachineError if ranks that it waits for are
     lost, StopRequested if they do not answer after a stop was requested (`Liveness.look`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, world: MPI.Intracomm | None = None) -> None:
         try:
             import mpi4py
 
@@ -221,7 +228,9 @@ class MpiComm:
                 f"started by an MPI launcher, but mpi4py finds no MPI library: {advice} ({tried})"
             ) from None
         self._mpi = MPI
-        self._world: MPI.Intracomm = MPI.COMM_WORLD
+        self._given = MPI.COMM_WORLD if world is None else world
+        # A copy: messages of a program that imports mpitune are its own.
+        self._world: MPI.Intracomm = self._given.Dup()
         self.rank = self._world.Get_rank()
         self.root = self.rank == 0
         self.size = self._world.Get_size()
@@ -234,7 +243,7 @@ class MpiComm:
         self.hosts: list[str] = self._world.allgather(socket.gethostname())
         self._liveness = Liveness(MPI, self._world.Dup(), self.hosts)
         self._of_queues, self._queues, self._answer_seconds = self._world.Dup(), 0, 0.0
-        atexit.register(self._liveness.end)
+        atexit.register(self.close)
 
     def set_timeout(self, seconds: float) -> None:
         self._liveness.set_timeout(seconds)
@@ -410,9 +419,13 @@ class MpiComm:
         # MPI asks the launcher to end all ranks, which may be out of reach: then this rank ends alone.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(ABORT)
-        self._world.Abort(code)
+        self._given.Abort(code)
         # It may return before the launcher has acted. Finalising MPI would wait for the other ranks.
         os._exit(code)
+
+    def close(self) -> None:
+        self._liveness.end()
+        atexit.unregister(self.close)
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Comm:

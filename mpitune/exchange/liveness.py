@@ -47,22 +47,26 @@ class Liveness:
         self._sent: dict[int, tuple[Any, np.ndarray]] = {}
         self._told_to_stop = False
         self._last_look = time.monotonic()
+        self._previous: Any = None
+        """The handler of SIGALRM before this one."""
         self.set_timeout(TIMEOUT)
 
     def set_timeout(self, seconds: float) -> None:
         """Regard ranks as lost after so many ``seconds`` of silence."""
         self._timeout = seconds
         if self._peers:
-            signal.signal(signal.SIGALRM, self._on_timer)
+            found = signal.signal(signal.SIGALRM, self._on_timer)
+            self._previous = found if self._previous is None else self._previous
             signal.siginterrupt(signal.SIGALRM, False)  # system calls go on
             between = min(PULSE, seconds / 5)
             signal.setitimer(signal.ITIMER_REAL, between, between)
 
     def end(self) -> None:
-        """Send no more pulses."""
+        """Send no more pulses, and leave the timer to who had it before."""
         if self._peers:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self._receive()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL if self._previous is None else self._previous)
 
     def look(self, *, waiting: bool = False) -> None:
         """Look for pulses, and pass on a request to stop. Call it between sentences, or all the time while waiting.

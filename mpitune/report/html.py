@@ -141,7 +141,7 @@ def write_report(
     ]
     for record in (record for family in families for record in family.records):
         if record.state.state == "unknown":
-            warn(f"warning: {record.state.reason}")
+            warn(record.state.reason)
     folder = output or folders[0]
     make_folder(folder)
     earlier = _earlier_pictures(folder)

@@ -215,9 +215,9 @@ def read_record(path: Path) -> Record:
     )
 
 
-def read_epochs(path: Path) -> list[Epoch]:
-    """Read the epochs of a metrics.jsonl; none if it is missing. Raises DataError if it is damaged."""
-    epochs: list[Epoch] = []
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All figures of each epoch in a metrics.jsonl; none if it is missing. Raises DataError for a damaged file."""
+    found: list[dict[str, Any]] = []
     for number, line in lines(path) if is_file(path) else ():
         try:
             metrics = json.loads(line)
@@ -225,6 +225,14 @@ def read_epochs(path: Path) -> list[Epoch]:
             metrics = None
         if not isinstance(metrics, dict):
             raise DataError.at(path, number, found=repr(line[:60]), expected="a JSON object, the figures of an epoch")
+        found.append(metrics)
+    return found
+
+
+def read_epochs(path: Path) -> list[Epoch]:
+    """Read the epochs of a metrics.jsonl; none if it is missing. Raises DataError if it is damaged."""
+    epochs: list[Epoch] = []
+    for number, metrics in enumerate(read_metrics(path), start=1):
         values = {spec.name: _metric(path, number, metrics, spec) for spec in fields(Epoch)}
         if values["epoch"] != number:
             raise DataError.at(path, number, found=f"epoch {values['epoch']}", expected=f"epoch {number}")

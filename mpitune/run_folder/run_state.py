@@ -66,13 +66,13 @@ def write_state(folder: RunFolder, state: StateName, epochs: int, epoch: int | N
 
 
 def write_error(
-    folder: RunFolder, epochs: int, error: Exception, check: Callable[[], None], earlier: RunState | None = None
+    folder: RunFolder, epochs: int, error: BaseException, check: Callable[[], None], earlier: RunState | None = None
 ) -> None:
     """Record that ``error`` ends the run; or ``earlier``, how it had ended before a command that was refused.
 
     Does nothing if ``check`` raises (another run owns the folder by now) or the file cannot be written (disk full).
     """
-    state: StateName = "stopped" if isinstance(error, StopRequested) else "failed"
+    state: StateName = "stopped" if isinstance(error, StopRequested | KeyboardInterrupt) else "failed"
     with suppress(Exception):
         check()
         if earlier is None:

@@ -1,4 +1,4 @@
-"""Log of a run: a file in the run folder and, on rank 0, standard error."""
+"""Log of a run: a file in the run folder; of the program, on rank 0, standard error; of a library, its host's log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +19,79 @@ LOG = logging.getLogger("mpitune")
 """Logger of all messages about a run."""
 
 
-def start_logging(file: Path | None, *, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
-    """Log to ``file`` (None: to none) and, on rank 0, to standard error (``quiet``: warnings only), as does progress.
+def start_logging(*, rank: int = 0, size: int = 1, quiet: bool = False) -> None:
+    """Let rank 0 of a program log to standard error (``quiet``: warnings only), and show progress there.
 
-    Every line carries rank/size. Rank 0 logs information, the other ranks only warnings and errors. Raises UsageError
-    or MachineError if the log file cannot be written.
+    Every line carries rank/size. Rank 0 logs information, the other ranks only warnings and errors.
     """
     for handler in list(LOG.handlers):
         LOG.removeHandler(handler)
-        handler.close()
-    LOG.setLevel(logging.INFO if rank == 0 else logging.WARNING)
+    LOG.setLevel(_level(rank))
     LOG.propagate = False
     draw_on(sys.stderr if rank == 0 and not quiet and sys.stderr.isatty() else None)
-    line = f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
-    if file is not None:
-        with writing(file.parent):
-            to_file = _LogFile(file, encoding="utf-8", errors="backslashreplace")
-        to_file.setFormatter(_OneLine(line, "%Y-%m-%d %H:%M:%S"))
-        LOG.addHandler(to_file)
     if rank == 0:
-        to_screen = logging.StreamHandler(sys.stderr)
-        # The codes remove a progress line from the terminal.
-        to_screen.setFormatter(_OneLine((CLEAR_LINE if sys.stderr.isatty() else "") + line, "%H:%M:%S"))
-        to_screen.setLevel(logging.WARNING if quiet else logging.INFO)
-        LOG.addHandler(to_screen)
+        LOG.addHandler(_to_screen(size, logging.WARNING if quiet else logging.INFO))
+
+
+@contextmanager
+def logged_to(file: Path, *, rank: int = 0, size: int = 1) -> Iterator[None]:
+    """Log to ``file`` too in the block. Raises UsageError or MachineError if it cannot be written."""
+    with writing(file.parent):
+        to_file = _LogFile(file, encoding="utf-8", errors="backslashreplace")
+    to_file.setFormatter(_OneLine(_line(rank, size), "%Y-%m-%d %H:%M:%S"))
+    to_file.setLevel(_level(rank))
+    LOG.addHandler(to_file)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(to_file)
+        to_file.close()
+
+
+@contextmanager
+def logged_to_host(*, rank: int = 0, size: int = 1, verbose: bool = False) -> Iterator[None]:
+    """Log in the block as the library of another program: to its handlers, if it has any, from its level on.
+
+    ``verbose``: rank 0 to standard error instead, with progress.
+    """
+    level, propagate = LOG.level, LOG.propagate
+    handler = _to_screen(size, logging.INFO) if verbose and rank == 0 else _ToHost(LOG.getEffectiveLevel())
+    LOG.setLevel(_level(rank))
+    LOG.propagate = False
+    LOG.addHandler(handler)
+    draw_on(sys.stderr if verbose and rank == 0 and sys.stderr.isatty() else None)
+    try:
+        yield
+    finally:
+        draw_on(None)
+        LOG.removeHandler(handler)
+        LOG.setLevel(level)
+        LOG.propagate = propagate
+
+
+def _to_screen(size: int, level: int) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    # The codes remove a progress line from the terminal.
+    before = CLEAR_LINE if sys.stderr.isatty() else ""
+    handler.setFormatter(_OneLine(before + _line(0, size), "%H:%M:%S"))
+    handler.setLevel(level)
+    return handler
+
+
+def _level(rank: int) -> int:
+    return logging.INFO if rank == 0 else logging.WARNING
+
+
+def _line(rank: int, size: int) -> str:
+    return f"%(asctime)s [{rank}/{size}] %(levelname)s %(message)s"
+
+
+class _ToHost(logging.Handler):
+    """Passes records on to the handlers of the program that has imported mpitune."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if logging.root.handlers:
+            logging.root.callHandlers(record)
 
 
 class _OneLine(logging.Formatter):

@@ -60,6 +60,8 @@ class StopFlag(AbstractContextManager["StopFlag"]):
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
     current: ClassVar[StopFlag]
     """The flag whose ``with`` block runs, or one that nobody sets."""
+    catches: ClassVar[bool] = True
+    """False in a program that imports mpitune: signals are its own, and Ctrl-C is its KeyboardInterrupt."""
 
     def __init__(self, continues: str = AGAIN) -> None:
         """``continues``: what continues the stopped task, for its error."""
@@ -78,7 +80,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
 
     def asked_elsewhere(self) -> None:
         """Another rank was asked to stop: so is this one, if the ``with`` block runs."""
-        if self._previous_handlers:
+        if StopFlag.current is self:
             self._elsewhere = True
             self.since = min(self.since, time.monotonic())
 
@@ -109,7 +111,7 @@ class StopFlag(AbstractContextManager["StopFlag"]):
             raise self.stop_error(task, resumable=resumable)
 
     def __enter__(self) -> StopFlag:
-        caught = (*stop_signals(), signal.SIGINT)
+        caught = (*stop_signals(), signal.SIGINT) if StopFlag.catches else ()
         self._previous_handlers = {number: signal.signal(number, self._caught) for number in caught}
         StopFlag.current = self
         return self

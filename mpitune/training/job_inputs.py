@@ -8,7 +8,7 @@ all pairs but its own. Without ``[data.devtest]`` too, some pairs are held out f
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,16 @@ FOLDER = "inputs"
 """Folder of the files made, in the store."""
 
 
-def load_job(path: Path, overrides: list[str]) -> Job:
-    """The job in ``path`` with ``overrides`` (``table.key=value``), completed by its cdec.ini if it names one.
+def load_job(path: Path, overrides: Sequence[str] = ()) -> Job:
+    """The `completed` job in ``path`` with ``overrides`` (``table.key=value``)."""
+    return completed(load.load(path, overrides))
+
+
+def completed(job: Job) -> Job:
+    """``job`` completed by its cdec.ini if it names one.
 
     A run folder as ``learner.initial_weights`` stands for the weights that it ended with.
     """
-    job = load.load(path, overrides)
     given = job.learner.initial_weights
     if given is not None and is_folder(given):
         job = replace(job, learner=replace(job.learner, initial_weights=RunFolder(given).result))

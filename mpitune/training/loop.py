@@ -16,12 +16,13 @@ from typing import Any
 from mpitune.config.checks import require_data
 from mpitune.config.spec import Job
 from mpitune.early_signals import AGAIN
+from mpitune.errors import MpituneError, as_told
 from mpitune.exchange.comm import Comm
 from mpitune.learner.base import BatchLearner
 from mpitune.ownership import FolderLock
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.run_state import RunState, devtest_scores, ended_state, versions, write_error, write_state
-from mpitune.runtime.log import start_logging
+from mpitune.runtime.log import log_to_file, logged_to
 from mpitune.runtime.signals import StopFlag, stop_flag
 from mpitune.training import early_stopping
 from mpitune.training.batch_epoch import batch_epoch
@@ -44,21 +45,28 @@ CONTINUES = {"auto": AGAIN, "must": AGAIN, "never": f"{AGAIN}, without --resume 
 """The command that continues a stopped run, by the value of ``resume`` that it was begun with."""
 
 
-def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) -> None:
+def train(job: Job, comm: Comm, *, resume: str = "auto") -> None:
     """Run the job to its last epoch, or until ``learner.patience`` ends it.
 
     ``resume``: ``auto`` (from the newest checkpoint, if any), ``never`` or ``must``. Raises UsageError, DataError and
-    MachineError for errors that the user can correct, StopRequested after a signal.
+    MachineError for errors that the user can correct, StopRequested after a signal. The run goes on after any of these,
+    also after a KeyboardInterrupt.
     """
     comm.on_root(require_data, job)
     folder = RunFolder(job.run.dir)
     lock = FolderLock(folder.path, "run")
-    earlier: RunState | None = None
-    # Not to the log of an earlier run: `--seeds` makes several.
-    start_logging(None, rank=comm.rank, size=comm.size, quiet=quiet)
     lock.inode = comm.on_root(lock.acquire, wait=False)
     try:
-        start_logging(folder.log, rank=comm.rank, size=comm.size, quiet=quiet)
+        with logged_to(folder.log, rank=comm.rank, size=comm.size):
+            _run(job, comm, folder, lock, resume)
+    finally:
+        lock.release()
+
+
+def _run(job: Job, comm: Comm, folder: RunFolder, lock: FolderLock, resume: str) -> None:
+    """The run in its locked ``folder``, with a record of how it ends."""
+    earlier: RunState | None = None
+    try:
         if lock.fault:
             LOG.warning(lock.fault)
         LOG.info("%s; ranks: %d", ", ".join(f"{name} {number}" for name, number in versions().items()), comm.size)
@@ -77,13 +85,16 @@ def train(job: Job, comm: Comm, *, resume: str = "auto", quiet: bool = False) ->
             scores = devtest_scores(state.history)
             reason = early_stopping.early_end_reason(scores, job.learner.epochs, job.learner.patience)
             comm.on_root(write_state, folder, "done", job.learner.epochs, state.epoch, reason)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
+        told = as_told(error)
         # An error of one rank ends all others: that rank records it.
-        if comm.root or not getattr(error, "on_all_ranks", False):
-            write_error(folder, job.learner.epochs, error, lock.check, earlier)
-        raise
-    finally:
-        lock.release()
+        if comm.root or not getattr(told, "on_all_ranks", False):
+            if isinstance(told, MpituneError):
+                log_to_file(str(told))
+            write_error(folder, job.learner.epochs, told, lock.check, earlier)
+        if told is error:
+            raise
+        raise told from error
 
 
 def _learn(run: TrainingRun, state: State, lock: FolderLock) -> None:

@@ -29,7 +29,7 @@ from mpitune.corpus import progress
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.lists.formats import ListReader
 from mpitune.ownership import FolderLock
-from mpitune.runtime.log import LOG, start_logging
+from mpitune.runtime.log import LOG
 from mpitune.training.job_inputs import load_job
 
 BITEXT = "grammar={source='dev.de', target='dev.en', alignment='dev.en'}"
@@ -208,7 +208,6 @@ def test_a_bug_keeps_its_traceback(cli: Cli, tiny: Tiny, tmp_path: Path, monkeyp
 
 def test_a_command_says_when_it_compiles(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object) -> None:
-        start_logging(None)
         LOG.info("begun")
         jit.kernel(lambda x: x + 1)(1)
         jit.kernel(lambda x: x + 2)(1)

@@ -16,7 +16,7 @@ from mpitune.config.load import read_tables
 from mpitune.corpus.progress import CLEAR_LINE, Progress, draw_on
 from mpitune.errors import UNPRINTABLE
 from mpitune.run_folder.reader import read_log
-from mpitune.runtime.log import LOG, start_logging
+from mpitune.runtime.log import LOG, logged_to, start_logging
 from mpitune.schema import literal
 
 CHARACTERS = "\x1b]0;owned\x07\r\x9b31m\u202egpj.\u2028"
@@ -126,8 +126,9 @@ def test_a_bug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    start_logging(tmp_path / "log.txt")
-    LOG.warning("%s: odd", NAME)
+    start_logging()
+    with logged_to(tmp_path / "log.txt"):
+        LOG.warning("%s: odd", NAME)
     [line] = (tmp_path / "log.txt").read_text().split("\n")[:-1]
     assert clean(line).endswith(rf"[0/1] WARNING a\n{SHOWN}: odd")
     screen = capsys.readouterr().err

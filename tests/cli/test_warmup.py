@@ -24,7 +24,7 @@ from mpitune.training import job_inputs
 from mpitune.training.loop import train
 
 with event.install_recorder(COMPILED) as recorder:
-    train(job_inputs.load_job(Path(sys.argv[1]), []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(Path(sys.argv[1]), []), SerialComm())
 print({seen.data["kernel"] for _, seen in recorder.buffer})
 """
 

@@ -12,7 +12,7 @@ import pytest
 from mpitune.corpus import progress as shown
 from mpitune.corpus.progress import Progress, draw_on
 from mpitune.runtime import log
-from mpitune.runtime.log import start_logging
+from mpitune.runtime.log import logged_to, start_logging
 
 
 class Clock:
@@ -80,8 +80,9 @@ def test_where_progress_is_shown(
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(shown, "LOG_INTERVAL", 0.0)
-    start_logging(tmp_path / "log.txt", **settings)
-    with Progress("x", 2) as progress:
+    start_logging(**settings)
+    ranks = {name: number for name, number in settings.items() if name != "quiet"}
+    with logged_to(tmp_path / "log.txt", **ranks), Progress("x", 2) as progress:
         progress.advance()
     assert ("x: 1/2" in terminal.getvalue()) == drawn
     assert ("INFO x: 1/2" in (tmp_path / "log.txt").read_text()) == in_log

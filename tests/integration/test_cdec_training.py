@@ -17,7 +17,7 @@ from support.mpi import mpirun
 from support.runs import SENTENCES, TRAIN_JOBS, epoch_weights, files_of, metrics
 from support.tiny import DEVTEST, Tiny, kill_all, ranks_of, start, wait_for
 
-from mpitune.cli.decoding import opened_decoder
+from mpitune.api.opened import opened_decoder
 from mpitune.cli.parser import main
 from mpitune.corpus.vocabulary import feature_id
 from mpitune.corpus.weights import read_weights

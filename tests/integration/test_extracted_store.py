@@ -16,10 +16,10 @@ from support.mpi import mpirun
 from support.naive_extract import random_pairs
 from support.tiny import write_data
 
+from mpitune.api.opened import OpenedDecoder
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.array_files.disk_array import DiskArray
 from mpitune.cli import decode as decode_command
-from mpitune.cli.decoding import OpenedDecoder
 from mpitune.cli.parser import main
 from mpitune.errors import MachineError
 from mpitune.extraction import extractor, sentences

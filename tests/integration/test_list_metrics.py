@@ -61,7 +61,7 @@ def comet(entry: Hypothesis) -> float:
 
 
 def run_job(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, **tables: Any) -> None:
-    train(job_inputs.load_job(job_of(lists, run, metric, kind, **tables), []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(job_of(lists, run, metric, kind, **tables), []), SerialComm())
 
 
 def job_of(lists: TinyLists, run: Path, metric: Any, kind: str = "metrics", /, **tables: Any) -> Path:
@@ -166,7 +166,7 @@ def test_a_column_may_be_a_feature_or_a_file(lists: TinyLists, tmp_path: Path) -
     job.write_text(
         f'{job.read_text()}\n[[features.files]]\nname = "comet"\nfile = "train.comet"\ndevtest = "dev.comet"\n'
     )
-    train(job_inputs.load_job(job, []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(job, []), SerialComm())
     for other in ("feature", "file"):
         assert files_of(tmp_path / other) == files_of(tmp_path / "json")
 
@@ -261,7 +261,7 @@ def test_a_metric_that_only_rounding_tells_apart_is_refused(tmp_path: Path) -> N
         "[learner]\nmetric = { bleu = 0.5, ter = 0.5 }\n"
     )
     with pytest.raises(DataError, match="found the same ter in all entries of each list"):
-        train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+        train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm())
 
 
 def test_features_of_the_text(lists: TinyLists, tmp_path: Path, cli: Cli) -> None:

@@ -39,7 +39,7 @@ def lists(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> TinyLists:
 
 
 def run_job(lists: TinyLists, run: Path, kind: str = "cdec", /, **tables: Any) -> None:
-    train(job_inputs.load_job(lists.job_file(run, kind, **tables), []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(lists.job_file(run, kind, **tables), []), SerialComm())
 
 
 def test_translations_get_better_and_the_format_does_not_matter(lists: TinyLists, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_lists_of_real_data_give_the_updates_of_lists_in_memory(
 
     def run(name: str) -> dict[str, bytes]:
         (tmp_path / "job.toml").write_text(f'run = {{dir = "{name}", store = "store"}}\n{data}{more}')
-        train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+        train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm())
         return files_of(tmp_path / name)
 
     files = run("files")
@@ -155,7 +155,7 @@ def test_lists_that_hardly_differ_are_learned_from(tmp_path: Path) -> None:
     (tmp_path / "references").write_text("\n".join(references) + "\n")
     data = '[data]\nlists = ["lists"]\nreferences = ["references"]\n[decoder]\nbackend = "lists"\n'
     (tmp_path / "job.toml").write_text(f'run = {{dir = "run", store = "store"}}\n{data}[learner]\nalgorithm = "sgd"\n')
-    train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm(), quiet=True)
+    train(job_inputs.load_job(tmp_path / "job.toml", []), SerialComm())
     last = metrics(tmp_path / "run")[-1]
     assert last["pairs"] > 0
     weights = epoch_weights(tmp_path / "run", last["epoch"])

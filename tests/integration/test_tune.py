@@ -206,6 +206,6 @@ def test_real_sentences_are_translated_better(
         if method == "hypergraph"
         else [f"learner.method={method}"]
     )
-    train(job_inputs.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm(), quiet=True)
+    train(job_inputs.load_job(ROOT / "jobs" / "nc.toml", asked), SerialComm())
     first, second = metrics(tmp_path / "run")
     assert second["gold"] > first["gold"] + 0.05

@@ -20,6 +20,7 @@ from support.lm_scorer import Scorer
 from support.naive_kenlm import MAGIC, murmur, with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, random_arpa
 from support.tiny import Tiny
+from support.uncompiled import fewer
 
 from mpitune.corpus.weights import read_weights
 from mpitune.decoder.embedded.decoder import EmbeddedDecoder
@@ -118,7 +119,7 @@ def test_the_writer_of_these_tests_writes_as_build_binary_does(tmp_path: Path, s
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-@pytest.mark.parametrize(("seed", "order", "pruned"), MODELS)
+@pytest.mark.parametrize(("seed", "order", "pruned"), fewer(MODELS))
 def test_ngrams_are_the_same(tmp_path: Path, seed: int, order: int, pruned: float) -> None:
     arpa, (ours, our_words), (theirs, their_words) = both(tmp_path, seed, order, pruned)
     assert (ours.order, ours.words, len(our_words)) == (theirs.order, theirs.words, len(their_words))
@@ -144,7 +145,7 @@ def test_ngrams_are_the_same(tmp_path: Path, seed: int, order: int, pruned: floa
         assert (find(theirs, word, 0, len(word)) >= 0) == (ngram in known)
 
 
-@pytest.mark.parametrize(("seed", "order", "pruned"), MODELS)
+@pytest.mark.parametrize(("seed", "order", "pruned"), fewer(MODELS))
 def test_scores_and_states_are_the_same(tmp_path: Path, seed: int, order: int, pruned: float) -> None:
     arpa, *opened = both(tmp_path, seed, order, pruned)
     words = [word for (word, *rest) in NaiveLm(arpa).ngrams if not rest and word not in ("<s>", "</s>")]
@@ -276,7 +277,7 @@ def test_training_is_the_same(tiny: Tiny, tmp_path: Path) -> None:
     }
     for name, overrides in runs.items():
         job = job_inputs.load_job(tiny.job_file(tmp_path / name), overrides)
-        train(job, SerialComm(), quiet=True)
+        train(job, SerialComm())
     one, other = (gzip.decompress((tmp_path / name / "weights.txt.gz").read_bytes()) for name in runs)
     assert one == other and len(one) > 1000
     job_file = tmp_path / "job.toml"

@@ -15,7 +15,7 @@ from support.decoder_case import EVERYTHING, Case, by_slot, entries, same
 from support.mpi import ROOT
 from support.naive_kenlm import with_blanks, write_kenlm
 from support.naive_lm import NaiveLm, adjusted_counts, discounts
-from support.uncompiled import seeds
+from support.uncompiled import fewer, seeds
 
 from mpitune.array_files.arrays import open_arrays, write_arrays
 from mpitune.lm.arpa import read_arpa
@@ -92,7 +92,7 @@ def own(
 
 
 @pytest.mark.parametrize("kind", ["arpa", "binary"])
-@pytest.mark.parametrize(("order", "seed"), [(2, 1), (3, 2), (4, 3), (5, 4)])
+@pytest.mark.parametrize(("order", "seed"), fewer([(3, 2), (2, 1), (4, 3), (5, 4)]))
 def test_models_without_a_sentence(tmp_path: Path, kind: str, order: int, seed: int) -> None:
     """Each of the references counts once, even if the text repeats it; those that are no line of it have nothing."""
     text = sentences(seed, 60)
@@ -131,7 +131,7 @@ def test_a_model_of_words_alone(tmp_path: Path) -> None:
     assert len(other.node) == 0 and other.covered[0] < 0.99
 
 
-@pytest.mark.parametrize("unit", [0.01, math.log(10), 100.0])
+@pytest.mark.parametrize("unit", fewer([math.log(10), 0.01, 100.0]))
 def test_a_model_in_another_unit(tmp_path: Path, unit: float) -> None:
     """A model whose scores are all multiplied by a number changes by that number times as much."""
     text = sentences(5, 60)

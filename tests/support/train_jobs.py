@@ -15,4 +15,4 @@ if __name__ == "__main__":
     os.fsync = lambda _: None
     comm = connect()
     for job in sys.argv[1:]:
-        train(job_inputs.load_job(Path(job), []), comm, quiet=True)
+        train(job_inputs.load_job(Path(job), []), comm)

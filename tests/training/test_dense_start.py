@@ -38,7 +38,7 @@ DEFAULT = {"preset": "default", "learning_rate": None, "epochs": 1}
 
 def checkpoint(tiny: Tiny, run: Path, **learner: object) -> dict[str, float]:
     """The first epoch's weights."""
-    train(tiny.job(run, learner={**DEFAULT, **learner}), SerialComm(), quiet=True)
+    train(tiny.job(run, learner={**DEFAULT, **learner}), SerialComm())
     found = read_checkpoint(run / "checkpoints/epoch-0001.h5")
     return dict(found.weights.named)
 
@@ -61,7 +61,7 @@ def test_shards_begin_with_dense_weights(
         return learn(run, epoch, z, shard, weights, advance)
 
     monkeypatch.setattr(module, "learn_shard", spy)
-    train(tiny.job(tmp_path / "run", learner=DEFAULT, features={"templates": templates}), SerialComm(), quiet=True)
+    train(tiny.job(tmp_path / "run", learner=DEFAULT, features={"templates": templates}), SerialComm())
     assert f"dense start: learning the weights of dense features from {visits}\n" in log(tmp_path / "run")
     assert len(begun) == 4
     first, kept, dense = begun[0]
@@ -88,7 +88,7 @@ def test_shards_begin_with_given_weights_and_known_steps(
     monkeypatch.setattr(module, "learn_shard", spy)
     templates: list[str] = ["id"] if tune == "dense" else []
     learner = {**DEFAULT, "initial_weights": "warm", "tune": tune}
-    train(tiny.job(tmp_path / "run", learner=learner, features={"templates": templates}), SerialComm(), quiet=True)
+    train(tiny.job(tmp_path / "run", learner=learner, features={"templates": templates}), SerialComm())
     assert "dense start: learning the steps of dense features from 26 sentences\n" in log(tmp_path / "run")
     factor = re.search(r"initial weights multiplied by (\S+),", log(tmp_path / "run"))
     assert factor is not None and len(begun) == 4
@@ -162,7 +162,7 @@ def test_it_passes_over_the_sentences_several_times_before_sparse_features(
 
     monkeypatch.setattr(start, "learn_shard", spy)
     job = tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": asked}, features={"templates": templates})
-    train(job, SerialComm(), quiet=True)
+    train(job, SerialComm())
     assert [len(order) for order in seen] == [len(set(order)) for order in seen] == passes
     assert len(passes) < 2 or seen[0] != seen[1], "another order in each pass"
 
@@ -191,7 +191,7 @@ def test_the_mean_that_is_best_on_devtest_is_frozen(
     monkeypatch.setattr(start, "learn_shard", spy)
     monkeypatch.setattr(start, "score_devtest", score)
     tables = {"learner": {**DEFAULT, "dense_start": 3 * 26}, **(DEVTEST if scores[0] else {})}
-    train(tiny.job(tmp_path / "run", **tables), SerialComm(), quiet=True)
+    train(tiny.job(tmp_path / "run", **tables), SerialComm())
     checkpointed = read_checkpoint(tmp_path / "run/checkpoints/epoch-0001.h5")
     found = dict(checkpointed.weights.named)
     dense = {name: value for name, value in found.items() if not name.startswith(SPARSE)}
@@ -231,7 +231,7 @@ def test_the_epochs_leave_dense_weights_as_it_has_learned_them(
     monkeypatch.setattr(Weights, "freeze_dense", spy)
     for epochs in (1, 3):
         learner = {**DEFAULT, "algorithm": algorithm, "epochs": epochs}
-        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 5}, parallel=parallel), SerialComm(), quiet=True)
+        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 5}, parallel=parallel), SerialComm())
     start_weights, resumed = learned
     assert sum(value != 0 for value in start_weights.values()) > 5 and resumed == start_weights
     sparse = []
@@ -374,7 +374,7 @@ def test_it_decodes_as_the_job_does_but_for_templates(
 
     monkeypatch.setattr(EmbeddedDecoder, "decode", spy)
     limits = {"pop_limit": 17, "rule_margin": 1.5, "span_limit": 9, "unique": False}
-    train(tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": 5}, decoder=limits), SerialComm(), quiet=True)
+    train(tiny.job(tmp_path / "run", learner={**DEFAULT, "dense_start": 5}, decoder=limits), SerialComm())
     # Lists of the job's own decoder are the sanity checks' and the epoch's.
     templates = ("id", "source-bigram", "shape")
     without = [one for one in seen if one["templates"] != templates]
@@ -466,7 +466,7 @@ def test_where_all_features_are_dense_it_does_not_matter_which_are_learned(
     found = []
     for tune in ("all", "dense"):
         learner = {**DEFAULT, "rate": rate, "tune": tune, "dense_start": 20}
-        train(tiny.job(tmp_path / tune, learner=learner, features={"templates": []}), SerialComm(), quiet=True)
+        train(tiny.job(tmp_path / tune, learner=learner, features={"templates": []}), SerialComm())
         found.append(read_weights(tmp_path / tune / "weights.txt.gz"))
     assert found[0] == found[1] and any(found[0].values())
 
@@ -477,7 +477,7 @@ def test_selection_drops_none_of_the_sparse_weights_that_are_kept(tiny: Tiny, tm
     kept = []
     for epoch in (1, 2):
         learner = {**DEFAULT, "initial_weights": "warm", "tune": "dense", "algorithm": "itersel", "epochs": epoch}
-        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 3}), SerialComm(), quiet=True)
+        train(tiny.job(tmp_path / "run", learner=learner, select={"k": 3}), SerialComm())
         found = read_checkpoint(tmp_path / f"run/checkpoints/epoch-{epoch:04}.h5")
         weights = dict(found.weights.named)
         kept.append({name: value for name, value in weights.items() if name.startswith("R:")})

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.decoder_case import Case, by_slot
 from support.naive_decoder import Line
+from support.uncompiled import seeds
 
 from mpitune.decoder.embedded import cube
 from mpitune.decoder.embedded.candidates import UNSCORED, Candidates, ScoringModel
@@ -39,7 +40,7 @@ def searched(monkeypatch: pytest.MonkeyPatch, case: Case, decoder: EmbeddedDecod
     return seen[-1]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_rules_are_ranked_by_their_scores_without_context(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -60,7 +60,7 @@ def test_finds_all_translations(tmp_path: Path, seed: int) -> None:
     check_all(case, case.some_words(50, 500))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_finds_all_derivations(tmp_path: Path, seed: int) -> None:
     case = Case(tmp_path, 100 + seed, orders=[1 + seed])
     check_all(case, case.some_words(10, 100), unique=False)
@@ -83,7 +83,7 @@ def check_sound(
     return listed
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("pop_limit", [1, 2, 7])
 @pytest.mark.parametrize("rule_margin", [0.0, 2.0])
 def test_low_pop_limits_give_sound_lists(tmp_path: Path, seed: int, pop_limit: int, rule_margin: float) -> None:
@@ -106,7 +106,7 @@ def test_weights_that_are_no_numbers_do_no_harm(tmp_path: Path, name: str, bad: 
     assert 0 < found.size <= 30
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_short_lists_are_the_heads_of_long_ones(tmp_path: Path, seed: int) -> None:
     case = Case(tmp_path, 300 + seed)
     words = case.some_words(50, 500)

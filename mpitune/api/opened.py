@@ -1,8 +1,7 @@
-"""Input, decoder and output of `mpitune decode` and `mpitune local`."""
+"""Opening of a job's decoder, with the stores that it needs, for the sentences of a file."""
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import fcntl
 import os
@@ -10,7 +9,7 @@ import shutil
 import socket
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -20,16 +19,22 @@ from typing import NamedTuple
 import numpy as np
 
 from mpitune.array_files.atomic import atomic_replace
-from mpitune.cli.output import print_message, raised_on_all_ranks, write_output
-from mpitune.cli.streams import STANDARD_INPUT
 from mpitune.config.spec import Job
 from mpitune.corpus.lines import line_blocks
-from mpitune.corpus.text import SourceSentence, read_sentences
-from mpitune.corpus.vocabulary import Vocabulary
-from mpitune.decoder.base import Decoder, Sentence, TranslationModel, check_failed
-from mpitune.errors import MachineError, UsageError
+from mpitune.corpus.text import read_sentences
+from mpitune.decoder.base import Decoder, Sentence, TranslationModel
+from mpitune.errors import MachineError, UsageError, raised_on_all_ranks
 from mpitune.exchange.comm import Comm
-from mpitune.files import is_file, is_writable, make_folder, status, temporary_place, working_folder, writing
+from mpitune.files import (
+    STANDARD_INPUT,
+    is_file,
+    is_writable,
+    make_folder,
+    status,
+    temporary_place,
+    working_folder,
+    writing,
+)
 from mpitune.grammar.score_transforms import Scoring
 from mpitune.grammar.templates import features, pass_through
 from mpitune.ownership import dissolve
@@ -42,22 +47,24 @@ from mpitune.store.inputs import StoreInputs, Texts
 from mpitune.store.store import open_store
 from mpitune.training import factory, job_inputs
 from mpitune.training.hosts import compile_kernels, compile_side_by_side
-from mpitune.training.open_run import InitialModel, unused_weights
+from mpitune.training.open_run import InitialModel
+
+Warn = Callable[[str], None]
 
 
-def initial_model(job: Job, path: Path) -> InitialModel:
+def initial_model(job: Job, path: Path, warn: Warn) -> InitialModel:
     """Read the weights in ``path``, a file or a run folder, and the transforms of the grammar's scores.
 
-    Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training. A file
-    without weights is warned of.
+    Weights of features that are replaced by bins are assigned to the bins, as for initial weights of training.
+    ``warn`` is told of a file without weights.
     """
-    weights, scoring = model_weights.read_model(path), _read_scoring(job, path)
+    weights, scoring = model_weights.read_model(path), read_scoring_for(job, path)
     if not weights:
-        print_message(f"warning: {path}: found no weights: all are 0; is it the file of a run that has learned?")
+        warn(f"{path}: found no weights: all are 0; is it the file of a run that has learned?")
     return InitialModel(scoring.to_bin_weights(weights) if scoring else weights, scoring)
 
 
-def _read_scoring(job: Job, model: Path) -> Scoring | None:
+def read_scoring_for(job: Job, model: Path) -> Scoring | None:
     """Read the transforms of the grammar's scores of the run that ``model`` comes from.
 
     For a weights file outside its run folder, those of the job's run folder are used.
@@ -69,12 +76,6 @@ def _read_scoring(job: Job, model: Path) -> Scoring | None:
         expected = f"{RunFolder(job.run.dir).scoring.name} of the run that it comes from beside it or in run.dir"
         raise UsageError(f"{model}: found no bins or transforms of scores for it, expected {expected}")
     return found
-
-
-def warn_of_unused(path: Path, weights: Mapping[str, float], job: Job, model: TranslationModel) -> None:
-    """Print a warning if ``job`` lacks features of ``weights``, those in ``path``."""
-    if told := unused_weights(weights, job, model):
-        print_message(f"warning: {path}: {told}")
 
 
 class OpenedDecoder(NamedTuple):
@@ -92,42 +93,57 @@ def opened_decoder(job: Job, comm: Comm, file: Path, kbest: int, scoring: Scorin
     ``scoring``: the transforms of the grammar's scores. At the end, the files that only this process uses are removed;
     if it fails, the error output of an external decoder remains.
     """
-    if job.decoder.backend == "lists":
-        error = UsageError(f'{job.file}: decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
-        raise raised_on_all_ranks(error)
     with ExitStack() as stack:
-        folder, sources = job.run.store, job_inputs.sources(job)
-        lines: list[SourceSentence] = []
+        sources = translation_inputs(job)
         if sources.grammar is not None:
             # Read before the store is built, which may take minutes.
             lines = comm.on_root(read_sentences, file)
+            opened = open_for(job, comm, sources, job.run.store, kbest, scoring)
+            words = opened.model.words
+            opened = opened._replace(
+                sentences=[Sentence(i, words.encode(line.words), 0) for i, line in enumerate(lines)]
+            )
         else:
             # The input names its own grammars.
             folder = comm.on_root(stack.enter_context, _input_folder(job))
-            sources = _inputs_of(sources, comm.on_root(_regular_file, file, folder), file)
-        with StopFlag():
-            compile_side_by_side(comm, job, sources)
-            extract_and_build(comm, sources, folder, job.run.store)
-        if scoring is not None and sources.external:
-            error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
-            raise raised_on_all_ranks(error)
-        store = open_store(sources, folder, scoring, lms=job.run.store)
-        assert isinstance(store.model, TranslationModel)  # checked above
-        if sources.grammar is None:
-            corpus = store.train
-            assert corpus is not None
-            sentences = [corpus.sentence(i) for i in range(corpus.size)]
-        else:
-            sentences = [Sentence(i, store.model.words.encode(line.words), 0) for i, line in enumerate(lines)]
-        grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
-        decoder = factory.decoder(job, store, _decoder_folder(job), kbest, grammars)
+            sources = inputs_of(sources, comm.on_root(_regular_file, file, folder), file)
+            opened = open_for(job, comm, sources, folder, kbest, scoring)
         if sources.external:
-            _register_pass_through(decoder, sources.templates, store.model.words, sentences)
-        yield OpenedDecoder(decoder, store.model, sentences)
+            register_pass_through(opened)
+        yield opened
         shutil.rmtree(_decoder_folder(job), ignore_errors=True)
 
 
-def _inputs_of(sources: StoreInputs, text: Path, file: Path) -> StoreInputs:
+def translation_inputs(job: Job) -> StoreInputs:
+    """The inputs of the job's store. Raises UsageError for a job without a decoder that translates."""
+    if job.decoder.backend == "lists":
+        error = UsageError(f'{job.file}: decoder.backend = "lists" translates nothing; mpitune rerank sorts lists')
+        raise raised_on_all_ranks(error)
+    return job_inputs.sources(job)
+
+
+def open_for(
+    job: Job, comm: Comm, sources: StoreInputs, folder: Path, kbest: int, scoring: Scoring | None
+) -> OpenedDecoder:
+    """Build the store of ``sources`` in ``folder`` where it is missing, and open the job's decoder on it.
+
+    ``kbest``: the longest list that an external decoder will be asked for. The sentences are those of the store.
+    """
+    with StopFlag():
+        compile_side_by_side(comm, job, sources)
+        extract_and_build(comm, sources, folder, job.run.store)
+    if scoring is not None and sources.external:
+        error = UsageError("cdec reads grammar files itself, with unchanged scores: no bins, no transforms")
+        raise raised_on_all_ranks(error)
+    store = open_store(sources, folder, scoring, lms=job.run.store)
+    assert isinstance(store.model, TranslationModel)  # checked by `translation_inputs`
+    corpus = store.train if sources.grammar is None else None
+    sentences = [corpus.sentence(i) for i in range(corpus.size)] if corpus is not None else []
+    grammars = comm.on_root(job_inputs.sentence_grammars, job, sources)
+    return OpenedDecoder(factory.decoder(job, store, _decoder_folder(job), kbest, grammars), store.model, sentences)
+
+
+def inputs_of(sources: StoreInputs, text: Path, file: Path) -> StoreInputs:
     """The inputs of a store for ``text``, which is ``file`` or a copy of it."""
     inputs = replace(sources, train=Texts(text), devtest=None, leave_one_out=False, lm_texts=())
     if text != file and inputs.grammar_folder is None:
@@ -136,17 +152,15 @@ def _inputs_of(sources: StoreInputs, text: Path, file: Path) -> StoreInputs:
     return inputs
 
 
-def _register_pass_through(
-    decoder: Decoder, templates: Sequence[str], vocabulary: Vocabulary, sentences: Sequence[Sentence]
-) -> None:
+def register_pass_through(opened: OpenedDecoder) -> None:
     """Register the features of pass-through rules, in the same order on all ranks: cdec may break ties by that order.
 
     All words of the input are included: a word in the vocabulary may occur on target sides only.
     """
-    numbers = dict.fromkeys(word for sentence in sentences for word in sentence.words.tolist())
-    for word in vocabulary.decode(np.array(list(numbers), dtype=np.int32)):
-        for name, _ in features(templates, pass_through(word)):
-            decoder.features.slot(name)
+    numbers = dict.fromkeys(word for sentence in opened.sentences for word in sentence.words.tolist())
+    for word in opened.model.words.decode(np.array(list(numbers), dtype=np.int32)):
+        for name, _ in features(opened.model.templates, pass_through(word)):
+            opened.decoder.features.slot(name)
 
 
 def load_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[Sentence]) -> None:
@@ -154,14 +168,6 @@ def load_kernels(comm: Comm, work: Callable[[int], object], sentences: Sequence[
     if sentences and comm.size > 1:
         shortest = min(range(len(sentences)), key=lambda i: len(sentences[i].words) or np.inf)
         compile_kernels(comm, partial(work, shortest))
-
-
-def write_translations(
-    options: argparse.Namespace, comm: Comm, decoder: Decoder, sentences: int, lines: Sequence[str]
-) -> None:
-    """Write the output unless the decoder has failed on too many ``sentences``, which raises MachineError."""
-    comm.on_root(check_failed, comm.sum(decoder.failed), sentences)
-    comm.on_root(write_output, options.output, "".join(f"{line}\n" for line in lines))
 
 
 def _decoder_folder(job: Job) -> Path:

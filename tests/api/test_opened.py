@@ -1,4 +1,4 @@
-"""Folders that `mpitune decode` writes to."""
+"""Folders that a decoder writes to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpitune.cli import decoding
+from mpitune.api import opened
 from mpitune.config.spec import Job, RunKeys
 
 
@@ -17,32 +17,32 @@ def job(tmp_path: Path) -> Job:
 
 
 def test_files_lie_in_the_run_folder(job: Job) -> None:
-    with decoding._input_folder(job) as folder:
+    with opened._input_folder(job) as folder:
         assert folder == job.run.dir / "store" / "decode"
-    assert decoding._decoder_folder(job).is_relative_to(job.run.dir / "cdec")
+    assert opened._decoder_folder(job).is_relative_to(job.run.dir / "cdec")
 
 
 def test_two_at_a_time_have_two_folders(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    with decoding._input_folder(job) as first, decoding._input_folder(job) as second:
+    with opened._input_folder(job) as first, opened._input_folder(job) as second:
         assert first != second and second.parent == first.parent
         second.mkdir()
     assert first.exists() and not second.exists(), "the next one finds the grammars of the same text in the first"
-    with decoding._input_folder(job) as again:
+    with opened._input_folder(job) as again:
         assert again == first
 
     def no_locks(*_: object) -> None:
         raise OSError("no locks")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with decoding._input_folder(job) as alone:
+    with opened._input_folder(job) as alone:
         assert alone == second, "where locks do not work, the first may be in use"
 
 
 def test_beside_a_read_only_run_they_are_temporary(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    decoding._temporary_folder.cache_clear()
-    with decoding._input_folder(job) as inputs:
+    opened._temporary_folder.cache_clear()
+    with opened._input_folder(job) as inputs:
         folder = inputs.parent
-        assert folder.parent == tmp_path and decoding._decoder_folder(job).is_relative_to(folder)
-    decoding._temporary_folder.cache_clear()
+        assert folder.parent == tmp_path and opened._decoder_folder(job).is_relative_to(folder)
+    opened._temporary_folder.cache_clear()

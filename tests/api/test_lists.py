@@ -1,0 +1,92 @@
+"""N-best lists from Python: tuned as the command tunes them, with features and metrics of one's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.commands import Cli
+
+import mpitune
+from mpitune import Hypothesis, NBest
+
+REFERENCES = ["the house is big", "a small book", "the ball"]
+
+
+@pytest.fixture
+def lists() -> NBest:
+    texts = [
+        ["the house is large", "the house is big", "house big"],
+        ["a small book", "one little book", "a book small"],
+        ["the ball", "ball the the"],
+    ]
+    return NBest(
+        (number, [Hypothesis(text, features={"lm": -0.5 * n, "rank": float(n)}) for n, text in enumerate(of_list)])
+        for number, of_list in enumerate(texts)
+    )
+
+
+def test_columns(lists: NBest) -> None:
+    lists.add_feature("words", lambda number, hypothesis: len(hypothesis.text.split()))
+    lists.add_feature("place", range(8))
+    lists.add_metric("quality", [0.5] * 8)
+    assert [(each.features["words"], each.features["place"]) for each in lists[2]] == [(2.0, 6.0), (3.0, 7.0)]
+    assert lists[0][0].metrics == {"quality": 0.5}
+    with pytest.raises(mpitune.UsageError, match="words: found 1 values, expected 8, one for each hypothesis"):
+        lists.add_feature("words", [1.0])
+
+
+def test_files(lists: NBest, tmp_path: Path) -> None:
+    lists.add_metric("quality", range(8))
+    for name in ("lists.gz", "lists.jsonl"):
+        lists.write(tmp_path / name)
+        read = NBest.read(tmp_path / name)
+        assert [(n, [(each.text, each.features) for each in of_list]) for n, of_list in read] == [
+            (n, [(each.text, each.features) for each in of_list]) for n, of_list in lists
+        ]
+    assert [each.metrics for each in read.hypotheses] == [{"quality": float(n)} for n in range(8)]
+    assert len(read) == 3 and "3 lists, 8 hypotheses" in repr(read)
+    with pytest.raises(mpitune.UsageError, match="list 0: found a line end or"):
+        NBest([(0, [Hypothesis("a ||| b")])]).write(tmp_path / "x")
+
+
+def test_weights_are_those_of_the_command(lists: NBest, cli: Cli, tmp_path: Path) -> None:
+    lists.add_metric("unused", [9.0] * 8)
+    weights = lists.tune(REFERENCES, learner={"epochs": 3}, folder=tmp_path / "run")
+    assert "unused" not in weights and mpitune.Run(tmp_path / "run").weights == weights
+    lists.write(tmp_path / "lists")
+    (tmp_path / "refs").write_text("".join(f"{line}\n" for line in REFERENCES))
+    (tmp_path / "job.toml").write_text(
+        '[data]\nlists = ["lists"]\nreferences = ["refs"]\n[decoder]\nbackend = "lists"\n'
+        '[learner]\nmethod = "mira"\nepochs = 3\n'
+    )
+    assert cli("train", tmp_path / "job.toml", "--quiet").code == 0
+    assert mpitune.Weights.read(tmp_path / "runs" / "job") == weights
+    done = cli("rerank", tmp_path / "job.toml", "--input", tmp_path / "lists")
+    assert done.output.splitlines() == lists.rerank(weights)
+
+
+def test_a_metric_of_ones_own(lists: NBest) -> None:
+    """No references: the metric comes with the hypotheses, or from a function."""
+    lists.add_metric("short", lambda number, hypothesis: -len(hypothesis.text.split()))
+    lists.add_feature("words", lambda number, hypothesis: len(hypothesis.text.split()))
+    weights = lists.tune(metric="short", devtest=(lists, ()))
+    assert weights["words"] < 0 and lists.rerank(weights)[0] == "house big"
+
+
+def test_the_best_by_risk_and_by_references(lists: NBest) -> None:
+    assert lists.oracle(REFERENCES) == REFERENCES
+    assert lists.oracle([REFERENCES, ["house big", "one little book", "x"]])[1:] == REFERENCES[1:]
+    same = NBest([(1, [Hypothesis("a b c d", 0.0), Hypothesis("x", 0.1), Hypothesis("a b c e", 0.0)])])
+    assert same.mbr() == ["", "a b c d"]
+    assert same.mbr(weights={}) == ["", "a b c d"]
+
+
+def test_lists_of_other_types_of_numbers(tmp_path: Path) -> None:
+    import numpy as np
+
+    lists = NBest([(np.int64(0), [Hypothesis("a", features={"x": np.float32(0.5)})])])
+    lists.add_feature("y", np.array([0.25], dtype=np.float32))
+    lists.write(tmp_path / "l.jsonl")
+    assert json.loads((tmp_path / "l.jsonl").read_text())["features"] == {"x": 0.5, "y": 0.25}
