@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from math import fsum
 from pathlib import Path
 
-from mpitune.corpus.text import split_fields
+from mpitune.corpus.text import LARGEST_NUMBER, parse_number, split_fields
 from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.errors import DataError
 
@@ -65,6 +66,19 @@ def _merged(entries: Iterable[tuple[int, Entry]]) -> list[Entry]:
 def model_score(entry: Entry, weights: Mapping[str, float]) -> float:
     """The product of features and weights; rounded once, so that it does not depend on the order of the features."""
     return fsum([value * weights[name] for name, value in entry.features.items() if name in weights])
+
+
+def score_of(entry: Entry) -> float:
+    """The score that the entry's line has: the field after its features, where `line_with_score` writes one.
+
+    0 where that is no number: other programs leave it out, or write other fields there.
+    """
+    if entry.text.lstrip().startswith("{"):
+        score = json.loads(entry.text).get("score") if '"score"' in entry.text else None
+        return float(score) if type(score) in (int, float) and abs(score) <= LARGEST_NUMBER else 0.0
+    with suppress(ValueError, IndexError):
+        return parse_number(split_fields(entry.text)[entry.field + 1].strip(" \t\r"))
+    return 0.0
 
 
 def line_with_score(entry: Entry, score: float) -> str:
