@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -156,6 +156,15 @@ class Decoder:
             )
             for j in range(kbest.size)
         ]
+
+    def nbest_lists(self, sentences: Iterable[str], k: int = 100) -> Iterator[list[Hypothesis]]:
+        """The lists of `nbest` of many ``sentences``, whose grammars are made at once; ``enumerate`` makes an `NBest`
+        of them.
+        """
+        lines = list(sentences)
+        self._prepared(lines)
+        for line in lines:
+            yield self.nbest(line, k)
 
     def forest(self, sentence: str, k: int = 0) -> NamedHypergraph:
         """All derivations that the search kept, and the ``k`` best among them; `NamedHypergraph.as_json` writes them.

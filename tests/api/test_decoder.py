@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from support.commands import Cli
@@ -37,6 +38,17 @@ def test_translations_and_lists_are_those_of_the_command(
     for (_, each), entry in zip(found, expected, strict=True):
         assert each.score == pytest.approx(entry["score"]) and each.features == pytest.approx(entry["features"])
         assert run.weights.score(each.features) == pytest.approx(each.score)
+
+
+def test_lists_of_many_sentences(tiny: Tiny, run: mpitune.Run) -> None:
+    """The decoder is opened once for all of them."""
+    lines = _lines(tiny.folder / "train.de")[:3]
+    with run.decoder() as decoder, patch.object(decoder, "_open", wraps=decoder._open) as opened:
+        lists = mpitune.NBest(enumerate(decoder.nbest_lists(lines, 5)))
+        assert opened.call_count == 1
+        assert [[each.text for each in of] for _, of in lists] == [
+            [each.text for each in decoder.nbest(line, 5)] for line in lines
+        ]
 
 
 def test_other_weights(run: mpitune.Run) -> None:

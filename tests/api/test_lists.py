@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def lists() -> NBest:
         ["the ball", "ball the the"],
     ]
     return NBest(
-        (number, [Hypothesis(text, features={"lm": -0.5 * n, "rank": float(n)}) for n, text in enumerate(of_list)])
+        (number, [Hypothesis(text, -0.25 * n, {"lm": -0.5 * n, "rank": float(n)}) for n, text in enumerate(of_list)])
         for number, of_list in enumerate(texts)
     )
 
@@ -42,8 +43,8 @@ def test_files(lists: NBest, tmp_path: Path) -> None:
     for name in ("lists.gz", "lists.jsonl"):
         lists.write(tmp_path / name)
         read = NBest.read(tmp_path / name)
-        assert [(n, [(each.text, each.features) for each in of_list]) for n, of_list in read] == [
-            (n, [(each.text, each.features) for each in of_list]) for n, of_list in lists
+        assert [(n, [(each.text, each.score, each.features) for each in of_list]) for n, of_list in read] == [
+            (n, [(each.text, each.score, each.features) for each in of_list]) for n, of_list in lists
         ]
     assert [each.metrics for each in read.hypotheses] == [{"quality": float(n)} for n in range(8)]
     assert len(read) == 3 and "3 lists, 8 hypotheses" in repr(read)
@@ -95,3 +96,73 @@ def test_lists_of_other_types_of_numbers(tmp_path: Path) -> None:
     lists.add_feature("y", np.array([0.25], dtype=np.float32))
     lists.write(tmp_path / "l.jsonl")
     assert json.loads((tmp_path / "l.jsonl").read_text())["features"] == {"x": 0.5, "y": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("line", "score"),
+    [
+        ("0 ||| a ||| x= 1 ||| -1.5", -1.5),
+        ("0 ||| a ||| x= 1 ||| -1.5 ||| 0-0", -1.5),
+        ("0 ||| a ||| x=1 ||| 2e1\r", 20.0),
+        ("0 ||| a ||| x=1 ||| 0-0", 0.0),
+        ("0 ||| a ||| x=1", 0.0),
+        ('{"id": 0, "text": "a", "features": {"x": 1}, "score": -2}', -2.0),
+        ('{"id": 0, "text": "a", "features": {"x": 1}, "score": null}', 0.0),
+        ('{"id": 0, "text": "a", "features": {"score": 1}}', 1.0),
+    ],
+)
+def test_scores_of_lists(tmp_path: Path, line: str, score: float) -> None:
+    (tmp_path / "lists").write_text(f"{line}\n")
+    assert NBest.read(tmp_path / "lists")[0][0].score == score
+
+
+def test_an_empty_list_has_no_oracle() -> None:
+    """The lists after it keep their references."""
+    lists = NBest([(0, []), (1, [Hypothesis("a b"), Hypothesis("c d")]), (2, [Hypothesis("a b"), Hypothesis("c d")])])
+    assert lists.oracle(["x", "c d", "a b"]) == ["", "c d", "a b"]
+
+
+def test_the_oracle_by_a_metric_of_ones_own(lists: NBest) -> None:
+    lists.add_metric("quality", range(8))
+    assert lists.oracle(metric="quality") == ["house big", "a book small", "ball the the"]
+
+
+def test_sentences_with_their_line_ends(lists: NBest) -> None:
+    """As ``list(open(...))`` has them; they are not two lines each."""
+    lines = [f"{line}\n" for line in REFERENCES]
+    assert lists.tune(lines, learner={"epochs": 2}) == lists.tune(REFERENCES, learner={"epochs": 2})
+    assert lists.oracle(lines) == REFERENCES
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda lists: lists.tune(REFERENCES[:2]), "references 1: found 2 sentences, expected 3 or more"),
+        (lambda lists: lists.oracle([REFERENCES, ["a"]]), "references 2: found 1 sentences, expected 3 or more"),
+        (lambda lists: lists.tune(["a", "b\nc", "d"]), "references 1:2: found a line end in it, expected one sentence"),
+        (lambda lists: lists.tune(["a", "b\rc", "d"]), "references 1:2: found a carriage return"),
+        (lambda lists: lists.oracle(), "found no references"),
+        (
+            lambda lists: lists.oracle(REFERENCES, "blue"),
+            "list 0: found metric 'blue', expected one of bleu, ter, chrf",
+        ),
+        (lambda lists: lists.mbr("blue"), "metric: found blue, expected one of bleu, ter, chrf"),
+        (
+            lambda lists: (lists.add_feature("x", [0] * 4 + [NAN] * 4), lists.tune(REFERENCES)),
+            "list 1, hypothesis 1: f",
+        ),
+        (
+            lambda lists: lists.tune(REFERENCES, devtest=(NBest([(0, [Hypothesis("a", features={"x": NAN})])]), ["a"])),
+            "devtest, list 0, hypothesis 0: found value nan of x",
+        ),
+        (lambda lists: NBest([(0, []), (0, [])]), "found a second list 0, expected numbers from 0, each once"),
+        (lambda lists: NBest([(-1, [])]), "found list -1, expected numbers from 0, each once"),
+    ],
+)
+def test_what_does_not_fit(lists: NBest, wrong: Callable[[NBest], object], message: str) -> None:
+    """The place is that of the lists and references: files of the call are gone when its error is read."""
+    with pytest.raises(mpitune.MpituneError, match=f"^{message}"):
+        wrong(lists)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import heapq
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from math import fsum
 from operator import itemgetter
 from pathlib import Path
 
+from mpitune.corpus.text import LARGEST_NUMBER, parse_number, split_fields
 from mpitune.corpus.wording import counted
 from mpitune.decoder.lists.formats import Entry, ListReader
 from mpitune.decoder.lists.notation import AS_FOUND, Notation
@@ -113,6 +116,18 @@ def _merged(entries: Iterable[tuple[int, Entry]], score: Callable[[Entry], float
 def model_score(entry: Entry, weights: Mapping[str, float]) -> float:
     """The product of features and weights; rounded once, so that it does not depend on the order of the features."""
     return fsum([value * weights[name] for name, value in entry.features.items() if name in weights])
+
+
+def score_of(entry: Entry) -> float:
+    """The score that the line of ``entry`` has: a field of one number, "score" of JSON, or else its feature; or 0."""
+    if entry.text.lstrip().startswith("{"):
+        score: object = json.loads(entry.text).get("score") if '"score"' in entry.text else None
+        if isinstance(score, int | float) and abs(score) <= LARGEST_NUMBER:
+            return float(score)
+    for field in split_fields(entry.text)[2:]:
+        with suppress(ValueError):
+            return parse_number(field.strip(" \t\r"))
+    return entry.features.get("score", 0.0)
 
 
 def line_with_score(entry: Entry, score: float) -> str:
