@@ -103,7 +103,6 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["decode", "job.toml"],
         ["decode", "job.toml", "--input", "x", "--nbest", "0"],
         ["decode", "job.toml", "--input", "x", "--nbest", "many"],
-        ["weights", "x", "--template", "ids"],
         ["evaluate", "--refs", "x"],
         ["evaluate", "--refs", "x", "--hyps", "y", "--system", "A", "z"],
     ],

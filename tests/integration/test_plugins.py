@@ -58,6 +58,8 @@ def test_ranks_and_interruptions_change_no_bit(tiny: Tiny, tmp_path: Path, cli: 
     assert found[1]["selected_features"] > 0
     shown = cli("weights", tmp_path / "alone", "--template", "rule-lengths").output.splitlines()
     assert shown and all(line.startswith("Len:") for line in shown)
+    told = cli.refused(2, "weights", tmp_path / "alone", "--template", "lengths")
+    assert told.startswith("--template: found lengths, expected one of dense, id, ") and "rule-lengths" in told
     lists = ["--input", tiny.folder / "dev.de", "--nbest", "3", "--format", "json"]
     entries = cli("decode", tmp_path / "alone" / "config.toml", *lists).output.splitlines()
     assert len(entries) >= 8
