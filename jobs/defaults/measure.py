@@ -238,6 +238,6 @@ def _set(name: str) -> str:
 
 
 if __name__ == "__main__":
-    # For the runs, as processes of their own: each counts as one core.
+    # The processes of the runs inherit it: each is to use one core.
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     main()

@@ -1,4 +1,4 @@
-"""Run settings, each in a process and a folder of its own, and store the results."""
+"""Run settings, each in a folder of its own, on several processes, and store the results."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ class Runs:
         if not missing:
             return
         began = time.monotonic()
-        # Each in a process of its own, spawned: a forked one would inherit compiled kernels.
-        with ProcessPoolExecutor(self._at_once, get_context("spawn"), max_tasks_per_child=1) as pool:
+        # Spawned, because forked processes would inherit compiled kernels and loggers.
+        with ProcessPoolExecutor(self._at_once, mp_context=get_context("spawn")) as pool:
             running = {pool.submit(run, task): task for task in missing}
             try:
                 for n, future in enumerate(as_completed(running), start=1):
