@@ -36,7 +36,7 @@ def test_a_run_is_that_of_the_command(tiny: Tiny, cli: Cli, tmp_path: Path, caps
 
 
 def test_a_store_is_prepared_once(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = mpitune.Job(tiny.job_file(tmp_path / "run", **DEVTEST))
+    job = mpitune.Job(tiny.job_file(tmp_path / "run", **DEVTEST)).replace({"run.store": tmp_path / "store"})
     assert "data.npz" in mpitune.prepare(job) and mpitune.prepare(job) == []
     assert capsys.readouterr() == ("", "") and not (tmp_path / "run" / "config.toml").exists()
 
