@@ -24,7 +24,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from methods import JOB, SETS, learner
-from systems import LEVEL, Place, System, place, show, written
+from systems import Place, System, place, show, starred, written
 
 import mpitune
 from mpitune.report.charts import Response, responses
@@ -106,10 +106,9 @@ def table(variants: Sequence[Variant], where: Place) -> str:
     cells = [["features", "tuned", *SETS, "length", "seconds an epoch"]]
     for n, each in enumerate(variants):
         epochs, found = where.run(each).metrics, [scores[text][n] for text in SETS]
-        bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
         seconds = sum(epoch["seconds"] for epoch in epochs) / len(epochs)
         weights = str(epochs[-1]["selected_features"])
-        cells.append([each.title, weights, *bleu, f"{found[1].length_ratio:.3f}", f"{seconds:.1f}"])
+        cells.append([each.title, weights, *map(starred, found), f"{found[1].length_ratio:.3f}", f"{seconds:.1f}"])
     return show(cells)
 
 

@@ -25,7 +25,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from methods import METHODS
-from systems import LEVEL, TESTS, Place, System, on_ranks, place, read, show, written
+from systems import TESTS, Place, System, on_ranks, place, read, show, starred, written
 
 import mpitune
 from mpitune.metrics.evaluation import Score
@@ -155,12 +155,11 @@ def table(study: Study, bleu: dict[str, list[Score]], title: str) -> str:
     rows = [["", "lambda", "K", *TESTS, "distance", "retrieval, ms", "learning", "decoding", "to plain decoding"]]
     for n, setting in enumerate(SETTINGS):
         timings = study.timings(setting)
-        scores = [bleu[text][n] for text in TESTS]
-        marked = [f"{one.bleu:.2f}{'*' * (one.p_value is not None and one.p_value < LEVEL)}" for one in scores]
+        scores = [starred(bleu[text][n]) for text in TESTS]
         about = [setting.method.upper(), f"{setting.strength:g}", str(setting.k)] if n else [title, "0", ""]
         times = [f"{time:.1f}" for time in (timings.retrieval, timings.learning, timings.decoding)]
         ratio = (timings.learning + timings.decoding) / plain
-        rows.append([*about, *marked, f"{timings.distance:.3g}", *times, f"{ratio:.2f}"])
+        rows.append([*about, *scores, f"{timings.distance:.3g}", *times, f"{ratio:.2f}"])
     return show(rows)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from systems import LEVEL, TESTS, Place, System, place, show
+from systems import TESTS, Place, System, place, show, starred
 
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)
@@ -111,10 +111,9 @@ def table(methods: Sequence[Method], where: Place) -> str:
     for n, method in enumerate(methods):
         epochs = where.run(method).metrics
         found = [scores[text][n] for text in SETS]
-        bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
         seconds, busy = (_mean(epochs, key) for key in ("seconds", "busy_seconds"))
         about = [method.title, method.start, str(len(epochs))]
-        cells.append([*about, *bleu, f"{found[1].length_ratio:.3f}", f"{seconds:.1f}", f"{busy:.1f}"])
+        cells.append([*about, *map(starred, found), f"{found[1].length_ratio:.3f}", f"{seconds:.1f}", f"{busy:.1f}"])
     return show(cells)
 
 

@@ -81,13 +81,10 @@ class Place:
 
     def job(self, system: System) -> mpitune.Job:
         """The system's job."""
-        folders = {"run.dir": self._folder(system.name), "run.store": self.store(system.store or Path(system.job).stem)}
+        store = self.runs / f"{system.store or Path(system.job).stem}-store"
+        folders = {"run.dir": self._folder(system.name), "run.store": store}
         initial = {"learner.initial_weights": self._folder(system.initial)} if system.initial else {}
         return mpitune.Job(JOBS / system.job).replace({**folders, **initial, **system.settings, **self.settings})
-
-    def store(self, name: str) -> Path:
-        """Folder of a store."""
-        return self.runs / f"{name}-store"
 
     def train(self, systems: Sequence[System]) -> None:
         """Train each system, or resume its training; finished runs stay unchanged."""
@@ -181,6 +178,11 @@ def written(where: Place, options: argparse.Namespace) -> Path:
     folder: Path = options.write or where.runs
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def starred(score: Score) -> str:
+    """BLEU; ``*``: it differs significantly from that of the first system."""
+    return f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}"
 
 
 def show(rows: Sequence[Sequence[str]]) -> str:
