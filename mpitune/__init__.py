@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mpitune.api.extraction import extract
     from mpitune.api.job import Job
     from mpitune.api.lists import NBest
-    from mpitune.api.runs import Run, train
+    from mpitune.api.runs import Run, prepare, train
     from mpitune.api.tools import align, estimate_lm, evaluate
     from mpitune.api.weights import Weights
     from mpitune.errors import DataError, MachineError, MpituneError, UsageError
@@ -24,7 +24,7 @@ _PLACES = {
     "extract": "api.extraction",
     "Job": "api.job",
     "NBest": "api.lists",
-    **dict.fromkeys(("Run", "train"), "api.runs"),
+    **dict.fromkeys(("Run", "prepare", "train"), "api.runs"),
     **dict.fromkeys(("align", "estimate_lm", "evaluate"), "api.tools"),
     "Weights": "api.weights",
     **dict.fromkeys(("DataError", "MachineError", "MpituneError", "UsageError"), "errors"),
@@ -46,6 +46,7 @@ __all__ = [
     "estimate_lm",
     "evaluate",
     "extract",
+    "prepare",
     "train",
 ]
 

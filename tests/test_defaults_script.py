@@ -6,6 +6,7 @@ import gzip
 import json
 import statistics
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 from support.markdown import cells
 from support.scripts import scripts_in
 
-from mpitune.config.load import load
 from mpitune.lm.arpa import read_arpa
 
 
@@ -97,8 +97,8 @@ def test_little_runs_fill_the_tables(
     assert all(f"## {table}".rstrip() in tables for table in told.out.split("## ")[1:])
 
     # All is there: nothing is run again, also not what is the same by another name.
-    monkeypatch.setattr(runs.Runs, "_mpitune", None)
-    monkeypatch.setattr(runs, "evaluate", None)
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(runs.mpitune, "evaluate", None)
     measure.main(words)
     assert capsys.readouterr().out == told.out
     assert written(tmp_path / "results.jsonl") == results
@@ -125,11 +125,12 @@ def news(scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pyte
         file.write("[X] ||| de ||| en ||| 0.5 2.0 ||| 0-0\n")
     monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
 
-    def lm(text: Path, order: int, output: Path) -> None:
+    def lm(text: Path, order: int, output: Path) -> Path:
         unigrams, bigrams = "-1\t<s>\t-0.5\n-1\t</s>\n-1\ten\n", "-0.25\t<s> en\n"
         counts = "ngram 1=3\nngram 2=1\n"
         arpa = f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n{bigrams}\n\\end\\\n"
         output.write_bytes(gzip.compress(arpa.encode()))
+        return output
 
     monkeypatch.setattr(scripts("builders"), "estimate_lm", lm)
     return tmp_path
@@ -138,7 +139,7 @@ def news(scripts: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("devtest", [False, True])
 def test_nothing_tuned_sees_the_test(scripts: Callable[[str], ModuleType], news: Path, devtest: bool) -> None:
     nc = scripts("builders").make(scripts("making").Asked(news / "work", devtest=devtest), "nc")
-    job = load(nc.job, [])
+    job = nc.job.keys
     assert job.data is not None and job.data.source is not None
     tuned, test = (set(file.read_text(encoding="utf-8").splitlines()) for file in (job.data.source, nc.source))
     seen = set((nc.folder / "lm.text").read_text(encoding="utf-8").splitlines())
@@ -159,7 +160,7 @@ def test_settings_are_jobs_and_differ(scripts: Callable[[str], ModuleType], news
         assert len({one.name for one in found}) == len(found)
         assert {one.base for one in found} <= {one.name for one in found} | {"defaults"}
         tasks = {one.name: runs.Task(nc, one, 1) for one in found}
-        jobs = {name: load(task.variant.job, task.given) for name, task in tasks.items()}
+        jobs = {name: task.base.replace(task.given).keys for name, task in tasks.items()}
         assert all(
             job.learner.algorithm == "sgd" or task.setting.given
             for job, task in zip(jobs.values(), tasks.values(), strict=True)
@@ -179,11 +180,11 @@ def test_settings_are_jobs_and_differ(scripts: Callable[[str], ModuleType], news
 def test_scaled_models_have_scaled_scores(scripts: Callable[[str], ModuleType], news: Path) -> None:
     sets = scripts("sets")
     nc = scripts("builders").make(scripts("making").Asked(news / "work"), "nc")
-    hundred, one = load(nc.variant("all-x100").job, []), load(nc.variant("one-x1000").job, [])
+    hundred, one = nc.variant("all-x100").job.keys, nc.variant("one-x1000").job.keys
     rules = [gzip.decompress(job.grammar.file.read_bytes()).decode() for job in (hundred, one) if job.grammar.file]
     assert rules[0] == "[X] ||| de ||| en ||| 50.0 200.0 ||| 0-0\n"
     assert rules[1] == "[X] ||| de ||| en ||| 500.0 2.0 ||| 0-0\n"
-    assert one.lm[0].file == load(nc.job, []).lm[0].file
+    assert one.lm[0].file == nc.job.keys.lm[0].file
     arpa = gzip.decompress(hundred.lm[0].file.read_bytes()).decode()
     assert "-100.0\t<s>\t-50.0\n" in arpa and "-25.0\t<s> en\n" in arpa and "ngram 1=3" in arpa
     assert read_arpa(hundred.lm[0].file) is not None
@@ -199,7 +200,7 @@ def test_the_best_of_the_grid(
     nc = scripts("builders").make(scripts("making").Asked(news / "work"), "nc")
     names = [one.name for one in settings.grid(nc)]
 
-    def run(self: Any, task: Any) -> dict[str, Any]:
+    def run(task: Any) -> dict[str, Any]:
         place = names.index(task.setting.name) if task.setting.name in names else 30
         bleu = None if place == 33 else 20 + place / 10 - task.seed
         return {
@@ -208,7 +209,8 @@ def test_the_best_of_the_grid(
             "core_seconds": {"train": 36.0},
         }  # fmt: skip
 
-    monkeypatch.setattr(runs.Runs, "_run", run)
+    monkeypatch.setattr(runs, "run", run)
+    monkeypatch.setattr(runs, "ProcessPoolExecutor", lambda at_once, *given, **more: ThreadPoolExecutor(at_once))
     monkeypatch.setattr(runs.Runs, "p_value", lambda self, a, b: 0.01 * a.seed)
     study = measure.Study(runs.Runs(news / "work", 1), [nc])
     study.do("grid")
@@ -267,8 +269,7 @@ def test_tuned_on_training_pairs_the_epoch_is_chosen_on_others(
     pairs = gzip.decompress((tmp_path / "corpus" / "train.ja.gz").read_bytes()).decode().splitlines()
     assert (folder / "tune.source").read_text(encoding="utf-8").splitlines() == pairs[:40]
     assert (folder / "devtest.source").read_text(encoding="utf-8").splitlines() == pairs[380:]
-    job = load(folder / "job.toml")
-    assert job.learner.algorithm == "itersel" and job.data.devtest is not None
+    assert (folder / "devtest.reference").is_file()
     results = written(tmp_path / "results.jsonl")
     (cell,) = (row["devtest by epoch"] for row in rows_of(capsys.readouterr().out) if row["setting"] == "all-templates")
     assert {one["epochs"] for one in results} == {3}, "--epochs counts, not the two of --small"
@@ -293,8 +294,8 @@ def test_held_out_pairs_are_not_in_the_bitext(
     monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
     asked = scripts("making").Asked(tmp_path, training=True)
     made = scripts("builders").make(asked, "multi30k:300")
-    job = load(made.job)
-    assert made.name == "multi30k:300+training" and made.size == 300
+    job = made.job.keys
+    assert made.name == "multi30k:300+training" and made.size == 300 and job.learner.algorithm == "itersel"
     assert job.grammar.leave_one_out and job.grammar.source is not None and job.data.devtest is not None
     with gzip.open(job.grammar.source, "rt", encoding="utf-8") as file:
         assert file.read().splitlines() == [f"d {n}" for n in range(500)]
@@ -316,9 +317,9 @@ def test_a_set_in_the_other_direction(
     with gzip.open(data / "train.de-en.align.gz", "wt", encoding="utf-8") as file:
         file.writelines("0-0 1-2\n" for _ in range(11_000))
     monkeypatch.setenv("MPITUNE_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(scripts("builders"), "estimate_lm", lambda text, order, output: output.touch())
+    monkeypatch.setattr(scripts("builders"), "estimate_lm", lambda text, order, output: output)
     made = scripts("builders").make(scripts("making").Asked(tmp_path), "into-german")
-    job = load(made.job)
+    job = made.job.keys
     assert made.size == 400 and made.source.read_text(encoding="utf-8").startswith("en test_2016_flickr 0\n")
     assert job.grammar.source is not None
     for file, first in {job.grammar.source: "en train 0", job.grammar.alignment[0]: "0-0 2-1"}.items():

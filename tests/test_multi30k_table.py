@@ -15,8 +15,9 @@ import pytest
 from support.markdown import cells
 from support.scripts import scripts_in
 
-from mpitune.config.load import load
+import mpitune
 from mpitune.corpus.weights import read_weights, write_weights
+from mpitune.metrics.sentence_bleu import papineni
 from mpitune.training.local.translation import SentenceTimings, summary
 
 SENTENCES = [f"a man number {n} is walking down the long street" for n in range(30)]
@@ -66,14 +67,14 @@ def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleTy
     table = scripts("table")
     where = table.Place(data, data)
     systems = [
-        table.Row("dev", "no.toml", (), "1 SGD", "dev", "12 dense"),
-        table.Row("itersel", "no.toml", (), "4 IterSelSGD", "train", "all"),
-        table.Row("worse", "no.toml", (), "1 SGD", "dev", "all", seeds=True),
+        table.Row("dev", "no.toml", {}, "1 SGD", "dev", "12 dense"),
+        table.Row("itersel", "no.toml", {}, "4 IterSelSGD", "train", "all"),
+        table.Row("worse", "no.toml", {}, "1 SGD", "dev", "all", seeds=True),
     ]
     # One sentence differs between the first two: no significant difference.
-    made_up(where.run(systems[0]), [None, None], SENTENCES)
-    made_up(where.run(systems[1]), [30.0, 32.0, 31.0], ["a man is walking", *SENTENCES[1:]])
-    made_up(where.run(systems[2]), [33.0, 31.0], WORSE)
+    made_up(where.run(systems[0]).folder, [None, None], SENTENCES)
+    made_up(where.run(systems[1]).folder, [30.0, 32.0, 31.0], ["a man is walking", *SENTENCES[1:]])
+    made_up(where.run(systems[2]).folder, [33.0, 31.0], WORSE)
     rows = cells(table.table(systems, where))
     assert rows[2][:8] == ["a", "1 SGD", "dev", "12 dense", "1", "2", "2 of 2", ""]
     # Devtest chooses, whatever the algorithm.
@@ -82,40 +83,43 @@ def test_the_table_has_scores_and_significance(scripts: Callable[[str], ModuleTy
     assert rows[2][8:10] == ["100.00 <sup>c</sup>"] * 2
     assert rows[3][8].endswith("<sup>c</sup>") and rows[4][8].endswith("<sup>a b</sup>")
     # A dense start that no epoch is as good as is the result.
-    metrics = where.run(systems[1]) / "metrics.jsonl"
+    metrics = where.run(systems[1]).folder / "metrics.jsonl"
     first, *others = metrics.read_text().splitlines(keepends=True)
     metrics.write_text("".join([json.dumps(json.loads(first) | {"devtest_bleu_dense": 40.0}) + "\n", *others]))
     assert cells(table.table(systems, where))[3][5:8] == ["2", "dense start", "40.00"]
     # The mean of two runs, of which the second is that of the first system.
     [_, again] = table.runs(systems[2], 2)
-    assert again.settings == ("run.seed=2",)
-    made_up(where.run(again), [33.0, 31.0], SENTENCES)
+    assert again.settings == {"run.seed": 2}
+    made_up(where.run(again).folder, [33.0, 31.0], SENTENCES)
     mean = (float(rows[4][8].partition(" ")[0]) + 100) / 2
     row = cells(table.table(systems, where, 2))[4]
     assert row[4] == "2" and float(row[8].partition(" ")[0]) == pytest.approx(mean, abs=0.01)
 
 
-def test_a_system_starts_from_the_weights_with_its_own_seed(scripts: Callable[[str], ModuleType], data: Path) -> None:
+def test_a_system_starts_from_the_weights_with_its_own_seed(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = scripts("table")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
     where = table.Place(data, data)
     learned, refitted = (
         {row.name: row for row in table.rows_of(where.corpus)}[name] for name in ("itersel-29000", "refitted-29000")
     )
     for first, then in zip(table.runs(learned, 3), table.runs(refitted, 3), strict=True):
-        assert f"learner.initial_weights={where.run(first)}/weights.txt.gz" in where.given(then)
+        assert where.job(then)["learner.initial_weights"] == where.run(first).folder
 
 
 @pytest.mark.parametrize("name", ["multi30k", "europarl"])
 def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
     scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    table, systems = scripts("table"), scripts("systems")
+    table = scripts("table")
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     where = table.Place(data, data, corpus=scripts("corpora").corpora()[name])
     rows = list(table.rows_of(where.corpus))
     assert len({row.name for row in rows}) == len(rows) <= 26, "letters are enough"
     for row in rows:
-        job = load(systems.JOBS / row.job, where.given(row))
+        job = where.job(row).keys
         algorithm = {"1": "sgd", "2": "mix", "3": "itermix", "4": "itersel", "M": "itermix"}[row.algorithm[0]]
         assert (job.learner.algorithm, job.learner.method == "mira") == (algorithm, row.algorithm == "MIRA")
         assert job.learner.preset == ("simianer2012" if "printed" in row.algorithm else "default")
@@ -138,7 +142,7 @@ def test_the_jobs_of_the_table_load_and_are_what_their_rows_say(
 def test_the_table_and_the_figure_share_runs(
     scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    table, scale, systems = scripts("table"), scripts("scale"), scripts("systems")
+    table, scale = scripts("table"), scripts("scale")
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     corpus = scripts("corpora").corpora()[name]
     where = table.Place(data, data, corpus=corpus)
@@ -149,18 +153,17 @@ def test_the_table_and_the_figure_share_runs(
     assert len({system.name for system in of_the_figure}) == len(of_the_figure) - 1, "the default K is in both panels"
     shared = [(of_the_table[one.name], one) for one in of_the_figure if one.name in of_the_table]
     assert len(shared) == 2 * len(corpus.tabulated) + 2
-    for pair in shared:
-        jobs = [load(systems.JOBS / one.job, where.given(one)) for one in pair]
-        assert jobs[0] == jobs[1]
+    for one, other in shared:
+        assert where.job(one) == where.job(other)
 
 
 def test_the_table_of_methods(scripts: Callable[[str], ModuleType], data: Path) -> None:
     methods = scripts("methods")
     where = methods.Place(data, data)
-    shown = [methods.Method(name, "no.toml", (), name.upper()) for name in ("first", "alike", "worse")]
-    made_up(where.run(shown[0]), [None], SENTENCES, busy_seconds=[80.0, 85.0])
-    made_up(where.run(shown[1]), [None] * 3, ["a man is walking", *SENTENCES[1:]], busy_seconds=[1.0])
-    made_up(where.run(shown[2]), [None], WORSE, busy_seconds=[1.0, 2.5])
+    shown = [methods.Method(name, "no.toml", {}, name.upper()) for name in ("first", "alike", "worse")]
+    made_up(where.run(shown[0]).folder, [None], SENTENCES, busy_seconds=[80.0, 85.0])
+    made_up(where.run(shown[1]).folder, [None] * 3, ["a man is walking", *SENTENCES[1:]], busy_seconds=[1.0])
+    made_up(where.run(shown[2]).folder, [None], WORSE, busy_seconds=[1.0, 2.5])
     rows = cells(methods.table(shown, where))
     assert rows[2] == ["FIRST", "0", "1", *["100.00"] * 3, "1.000", "90.0", "165.0"]
     assert rows[3][2] == "3" and not any("*" in cell for cell in rows[3])
@@ -175,7 +178,7 @@ def test_the_jobs_of_methods_load_and_are_what_their_titles_say(
     methods = scripts("methods")
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     where = methods.Place(data, data)
-    jobs = {one.name: load(scripts("systems").JOBS / one.job, where.given(one)).learner for one in methods.METHODS}
+    jobs = {one.name: where.job(one).keys.learner for one in methods.METHODS}
     assert len(jobs) == len(methods.METHODS)
     assert (jobs["dev"].method, jobs["dev"].algorithm) == ("perceptron", "sgd")
     hope = jobs["mira-m-c-mpc"]
@@ -195,12 +198,12 @@ def test_curves_are_tabulated_and_drawn(scripts: Callable[[str], ModuleType], da
     curves, systems = scripts("curves"), scripts("systems")
     where = systems.Place(data, data)
     pairing, from_zero = (
-        curves.Method(f"mira-{start}", "no.toml", (), "MIRA LU/PB", start) for start in ("given", "0")
+        curves.Method(f"mira-{start}", "no.toml", {}, "MIRA LU/PB", start) for start in ("given", "0")
     )
     epochs = [{"best_bleu": bleu, "oracle_bleu": 60.0, "prediction_bleu": 10.0} for bleu in (30.0, 20.0, 41.0, 25.0)]
     for method in (pairing, from_zero):
-        where.run(method).mkdir()
-        (where.run(method) / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
+        where.run(method).folder.mkdir()
+        (where.run(method).folder / "metrics.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
     assert cells(curves.table([pairing], where))[2] == ["MIRA LU/PB", "given", "30.00", "41.00", "25.00", "25.00"]
     curves.draw([pairing], [from_zero], where, data / "mira.svg")
     drawn = (data / "mira.svg").read_text(encoding="utf-8")
@@ -257,7 +260,7 @@ def test_scale_is_tabulated_and_drawn(scripts: Callable[[str], ModuleType], data
     assert selections[scale.DEFAULT] == lines[scale.LEARNED][1000], "one run is in both panels"
     systems = [*(system for line in lines.values() for system in line.values()), *selections.values()]
     for system in {system.name: system for system in [*systems, scale.dense(corpus)]}.values():
-        made_up(where.run(system), [None], WORSE if system.name == "itersel-words-300" else SENTENCES)
+        made_up(where.run(system).folder, [None], WORSE if system.name == "itersel-words-300" else SENTENCES)
     rows = cells(scale.table(lines[scale.LEARNED], where))[2:]
     assert [row[0] for row in rows] == ["300", "1,000", "dense, dev"]
     assert rows[1][1:] == rows[2][1:] == ["100.00"] != rows[0][1:]
@@ -270,7 +273,7 @@ def test_local_training_is_tabulated_and_drawn(scripts: Callable[[str], ModuleTy
     """The table and the figure of local training; the summaries are those that `mpitune local` gives."""
     script = scripts("local")
     study = script.Study(script.Place(data, data), script.System("mert", "no.toml"))
-    study.where.run(study.system).mkdir()
+    study.where.run(study.system).folder.mkdir()
     best = script.BY_K["mbuu"][-1]
     assert (best.strength, best.k) == (0.018, 100) and best in script.BY_LAMBDA["mbuu"]
     for setting in script.SETTINGS:
@@ -302,8 +305,7 @@ def test_the_jobs_of_local_training_load_and_have_their_settings(
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     study = script.Study(script.Place(data, data), script.System("mert", "no.toml"))
     for setting in script.SETTINGS:
-        given = [*study.where.given(study.system), *setting.given]
-        job = load(scripts("systems").JOBS / study.system.job, given)
+        job = study.job(setting).keys
         assert (job.local.method, job.local.lambda_, job.local.k) == (setting.method, setting.strength, setting.k)
         assert (job.features.templates, job.grammar.leave_one_out, job.decoder.kbest) == ((), True, 100)
 
@@ -316,7 +318,7 @@ def test_local_training_sentence_by_sentence(
     where = systems.Place(data, data)
     for sentences in (0, 200):
         runs = script.mert_runs(sentences)
-        jobs = [load(systems.JOBS / one.job, where.given(one)) for one in runs]
+        jobs = [where.job(one).keys for one in runs]
         assert [(job.learner.method, job.run.seed, job.data.limit) for job in jobs if job.data] == [
             ("mert", seed, sentences) for seed in range(1, 6)
         ]
@@ -326,8 +328,8 @@ def test_local_training_sentence_by_sentence(
     assert rows[2] == ["val", "1.00", "2.00", "5.00", "4.00", "3.00", "3.00", "1.58"]
     # EBUU is right in one sentence where MERT is wrong, MBUU has nothing in common with another.
     study = script.Study(where, runs[0], 2000)
-    assert load(systems.JOBS / study.system.job, where.given(study.system)).data.limit == 2000
-    study.where.run(study.system).mkdir()
+    assert where.job(study.system)["data.limit"] == 2000
+    study.where.run(study.system).folder.mkdir()
     lines = {
         line: [*SENTENCES[:n], other, *SENTENCES[n + 1 :]]
         for n, (line, other) in enumerate(zip(script.LINES, (WORSE[0], "nothing", WORSE[2]), strict=True))
@@ -382,6 +384,62 @@ def test_oracles_are_tabulated_by_length(scripts: Callable[[str], ModuleType]) -
     assert rows[0] == ["list", "1", "500", "50,000", "100,000"]
     assert rows[2][0] == "oracle BLEU" and 35 < float(rows[2][1]) < 50 and rows[2][2:] == ["100.00"] * 3
     assert rows[3] == ["seconds a sentence", "0.010", "0.020", "0.500", "1.000"]
+
+
+def test_a_command_on_several_processes(
+    scripts: Callable[[str], ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has the job in a file, and what it tells is shown and returned; where it fails, the script ends."""
+    on_ranks, program = scripts("systems").on_ranks, tmp_path / "mpirun"
+    program.write_text('#!/bin/sh\necho mpirun "$@" >&2\nexit $(cat code)\n')
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    job = mpitune.Job(
+        data={"source": tmp_path / "a", "references": [tmp_path / "b"]}, run={"dir": tmp_path / "runs" / "x"}
+    )
+    file = tmp_path / "runs" / "x.toml"
+    (tmp_path / "code").write_text("0")
+    assert on_ranks(3, "train", job, "--input", tmp_path) == f"mpirun -n 3 mpitune train {file} --input {tmp_path}\n"
+    assert capsys.readouterr().err == f"mpirun -n 3 mpitune train {file} --input {tmp_path}\n"
+    assert mpitune.Job(file).replace({"learner.epochs": 5}).to_toml() == job.replace({"learner.epochs": 5}).to_toml()
+    (tmp_path / "code").write_text("75")
+    with pytest.raises(SystemExit) as ended:
+        on_ranks(3, "train", job)
+    assert ended.value.code == 75
+
+
+@pytest.mark.slow
+def test_seeds_are_trained_and_oracles_of_longer_lists_are_better(
+    scripts: Callable[[str], ModuleType], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a right translation of each word, and a wrong one in capitals, which the bitext has twice as often."""
+    systems, seeds, oracles = scripts("systems"), scripts("seeds"), scripts("oracles")
+    corpus, words = data / "multi30k", ["one", "two", "three", "four", "five"]
+    right = [" ".join(words[n:] + words[:n]) for n in range(4)]
+    wrong = [line.upper() for line in right]
+    corpus.mkdir()
+    texts = {"train.de": right * 3, "train.en": [*wrong * 2, *right], "train.de-en.align": ["0-0 1-1 2-2 3-3 4-4"] * 12}
+    texts |= {f"{text}.{side}": right for text in ("val", *TESTS) for side in ("de", "en")}
+    for name, lines in texts.items():
+        with gzip.open(corpus / f"{name}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    mpitune.estimate_lm(corpus / "train.en.gz", 2, corpus / "lm.4.arpa.gz")
+    monkeypatch.setenv("MPITUNE_DATA", str(data))
+    monkeypatch.setattr(oracles, "LENGTHS", (1, 9, 99))
+    where = systems.Place(corpus, data / "runs", settings={"learner.epochs": 1})
+    total, seconds = oracles.oracles(where, 3)
+    bleu = papineni(total)
+    assert bleu[0] < bleu[2] == 1.0 and bleu[0] <= bleu[1] and (seconds > 0).all()
+    task = seeds.Task(where, seeds.SYSTEMS["perceptron"], 2)
+    found = task.bleu()
+    run = mpitune.Run(task.score.parent)
+    assert (run.config["run.seed"], run.config["data.limit"], len(run.metrics)) == (2, seeds.SENTENCES, 1)
+    translations = mpitune.Decoder(run.config, run.weights).translate(right)
+    assert found == mpitune.evaluate({"": translations}, right).scores[0].bleu == json.loads(task.score.read_text())
 
 
 def test_parts_of_cdec_processes_become_one_text_and_one_mean(
@@ -444,7 +502,7 @@ def test_jobs_with_bins_load_and_are_tabulated_and_drawn(
     monkeypatch.setenv("MPITUNE_DATA", str(data))
     where = systems.Place(data, data)
     everything = (*discretised.LINEAR, *discretised.IN_BINS)
-    jobs = {one.name: load(systems.JOBS / one.job, where.given(one)) for one in everything}
+    jobs = {one.name: where.job(one).keys for one in everything}
     assert len(jobs) == len(everything)
     for one in everything:
         job = jobs[one.name]
@@ -465,14 +523,14 @@ def test_jobs_with_bins_load_and_are_tabulated_and_drawn(
             assert ("EgivenFCoherent" in read_weights(job.learner.initial_weights)) == (one.name == "pro")
     shown = [discretised.LINEAR[0], discretised.IN_BINS[0]]
     for one in shown:
-        made_up(where.run(one), [None, None], SENTENCES if one is shown[0] else WORSE)
+        made_up(where.run(one).folder, [None, None], SENTENCES if one is shown[0] else WORSE)
     rows = cells(discretised.table(shown, where))
     assert rows[2][1:6] == ["2000", *["100.00"] * 3, "1.000"] and rows[3][-1] == "90.0"
     assert all(cell.endswith("*") for cell in rows[3][2:5])
     bins = [
         {"feature": name, "least": [0.0, 1.0], "most": [0.5, 2.0], "population": [3, 4]} for name in discretised.SCORES
     ]
-    run = where.run(shown[1])
+    run = where.run(shown[1]).folder
     undone = {"count": "10**v-1", "probability": "10**-v"}
     transforms = {name: undone[what] for name, what in discretised.SCORES.items()}
     scoring = {"transforms": transforms, "overlap": 0, "keep": False, "bins": bins}

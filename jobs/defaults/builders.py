@@ -22,14 +22,12 @@ def demo(asked: Asked, folder: Path, size: int) -> DataSet:
     """The corpus of `make demo`: tuned on its first 1,000 training pairs, tested on test; devtest: dev."""
     tuned = [DEMO / "train.ja.gz", DEMO / "train.en.gz"]
     devtest, test = ([DEMO / f"{part}.ja", DEMO / f"{part}.en"] for part in ("dev", "test"))
-    ranges = Ranges((0, size or 1000))
+    parts, ranges = {"tune": tuned, "devtest": devtest}, Ranges((0, size or 1000))
     grammar = {"source": tuned[0], "target": tuned[1], "alignment": DEMO / "train.align.gz"}
     if asked.training:
-        tuned, devtest, ranges, grammar = training_split(folder, grammar, size or 1000)
-    made = asked.texts(folder, tuned, devtest, test, ranges)
-    estimate_lm(grammar["target"], 3, folder / "lm.arpa.gz")
-    asked.job(folder, grammar, folder / "lm.arpa.gz")
-    return made
+        parts, ranges, grammar = training_split(folder, grammar, size or 1000)
+    lm = estimate_lm(grammar["target"], 3, folder / "lm.arpa.gz")
+    return asked.data_set(folder, {**parts, "test": test}, ranges, grammar, lm)
 
 
 def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:
@@ -43,12 +41,14 @@ def multi30k(asked: Asked, folder: Path, size: int) -> DataSet:
         [data / f"{part}.{language}.gz" for language in ("de", "en")]
         for part in ("val", "test_2017_flickr", "test_2016_flickr")
     )
-    ranges, grammar = Ranges((0, size or sys.maxsize)), extracted(data, "de")
+    parts, ranges, grammar = (
+        {"tune": tuned, "devtest": devtest},
+        Ranges((0, size or sys.maxsize)),
+        extracted(data, "de"),
+    )
     if asked.training:
-        tuned, devtest, ranges, grammar = training_split(folder, grammar, size or 4000)
-    made = asked.texts(folder, tuned, devtest, test, ranges)
-    asked.job(folder, grammar, data / "lm.4.arpa.gz")
-    return made
+        parts, ranges, grammar = training_split(folder, grammar, size or 4000)
+    return asked.data_set(folder, {**parts, "test": test}, ranges, grammar, data / "lm.4.arpa.gz")
 
 
 def nc(asked: Asked, folder: Path, size: int) -> DataSet:
@@ -60,11 +60,10 @@ def nc(asked: Asked, folder: Path, size: int) -> DataSet:
     data, seen = asked.data / "nc", 600 if asked.devtest else 700
     files = [data / "nc.de.gz", data / "nc.en.gz"]
     ranges = Ranges((0, min(size or seen, seen)), (600, 700), (700, 999))
-    made = asked.texts(folder, files, files, files, ranges)
     write_once(folder / "lm.text", lambda: islice(read_lines(files[1]), seen))
-    estimate_lm(folder / "lm.text", 3, folder / "lm.arpa.gz")
-    asked.job(folder, {"file": data / "grammar.gz"}, folder / "lm.arpa.gz")
-    return replace(made, scalable=True)
+    lm = estimate_lm(folder / "lm.text", 3, folder / "lm.arpa.gz")
+    parts = dict.fromkeys(("tune", "devtest", "test"), files)
+    return replace(asked.data_set(folder, parts, ranges, {"file": data / "grammar.gz"}, lm), scalable=True)
 
 
 def europarl(asked: Asked, folder: Path, size: int) -> DataSet:
@@ -77,16 +76,16 @@ def europarl(asked: Asked, folder: Path, size: int) -> DataSet:
     tuned, devtest, test = (
         [data / f"{part}.{language}.gz" for language in ("fr", "en")] for part in ("dev", "devtest", "test")
     )
-    ranges, grammar = Ranges((0, size or 600), (0, 600), (0, 600)), extracted(data, "fr")
+    parts, ranges, grammar = (
+        {"tune": tuned, "devtest": devtest},
+        Ranges((0, size or 600), (0, 600)),
+        extracted(data, "fr"),
+    )
     if asked.training:
-        tuned, devtest, ranges, grammar = training_split(folder, grammar, size or 3000)
-        ranges = replace(ranges, test=(0, 600))
-    made = asked.texts(folder, tuned, devtest, test, ranges)
+        parts, ranges, grammar = training_split(folder, grammar, size or 3000)
     # One LM for all sizes, because estimating it takes a while.
-    lm = asked.work / "europarl-lm.arpa.gz"
-    estimate_lm(data / "lm-train.en.gz", 4, lm)
-    asked.job(folder, grammar, lm)
-    return made
+    lm = estimate_lm(data / "lm-train.en.gz", 4, asked.work / "europarl-lm.arpa.gz")
+    return asked.data_set(folder, {**parts, "test": test}, replace(ranges, test=(0, 600)), grammar, lm)
 
 
 def extracted(data: Path, language: str) -> dict[str, Path]:
@@ -111,7 +110,7 @@ class Further:
     """A text of the corpus, and the number of its first sentences that are tuned on unless the name says otherwise."""
     test: tuple[str, int]
     fast: bool = False
-    """`Asked.job`."""
+    """`Asked.data_set`."""
 
     def __call__(self, asked: Asked, folder: Path, size: int) -> DataSet:
         """Make the set."""
@@ -133,11 +132,9 @@ class Further:
         )
         text, first, end = self.lm
         write_once(folder / "lm.text", lambda: islice(read_lines(data / f"{text}.gz"), first, end))
-        estimate_lm(folder / "lm.text", self.order, folder / "lm.arpa.gz")
-        ranges = Ranges((0, size or self.tuned[1]), (0, 0), (0, self.test[1]))
-        made = asked.texts(folder, tuned, test, test, ranges)
-        asked.job(folder, grammar, folder / "lm.arpa.gz", fast=self.fast)
-        return made
+        lm = estimate_lm(folder / "lm.text", self.order, folder / "lm.arpa.gz")
+        ranges = Ranges((0, size or self.tuned[1]), test=(0, self.test[1]))
+        return asked.data_set(folder, {"tune": tuned, "test": test}, ranges, grammar, lm, fast=self.fast)
 
 
 def turned_links(line: str) -> str:

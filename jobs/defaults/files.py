@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import mpitune
 from mpitune.array_files.atomic import atomic_replace
 from mpitune.corpus.lines import lines
 
@@ -28,16 +27,9 @@ def read_lines(file: Path) -> Iterable[str]:
     return (line for _, line in lines(file))
 
 
-def quoted(path: Path) -> str:
-    """Write a path as a TOML string."""
-    return json.dumps(str(path), ensure_ascii=False)
-
-
-def estimate_lm(text: Path, order: int, output: Path) -> None:
-    """Estimate a language model, unless it is there already."""
+def estimate_lm(text: Path, order: int, output: Path) -> Path:
+    """Estimate a language model, unless it is there already; returns the ``output``."""
     if not output.exists():
         print(f"estimating {output}", file=sys.stderr, flush=True)
-        words = [sys.executable, "-m", "mpitune", "lm", "--order", str(order), "--input", str(text)]
-        done = subprocess.run([*words, "--output", str(output)], stdout=2, check=False)
-        if done.returncode:
-            sys.exit(f"{output} could not be estimated")
+        mpitune.estimate_lm(text, order, output)
+    return output

@@ -1,16 +1,18 @@
-"""Making of a data set below the working folder: its texts and its base job."""
+"""Making of a data set: its texts, below the working folder, and its base job."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from files import quoted, read_lines, write_once
+from files import read_lines, write_once
 from sets import DataSet
+
+import mpitune
 
 HELD_OUT = 1000
 """Training pairs on which the epoch is chosen when others are tuned on."""
@@ -42,43 +44,47 @@ class Asked:
         """Folder of the sets that are not generated, from MPITUNE_DATA."""
         return Path(os.environ["MPITUNE_DATA"]) if "MPITUNE_DATA" in os.environ else None
 
-    def texts(
-        self, folder: Path, tuned: Sequence[Path], devtest: Sequence[Path], test: Sequence[Path], ranges: Ranges
+    def data_set(
+        self,
+        folder: Path,
+        parts: Mapping[str, Sequence[Path]],
+        ranges: Ranges,
+        grammar: Mapping[str, Path],
+        lm: Path,
+        *,
+        fast: bool = False,
     ) -> DataSet:
-        """Write the texts of a set, which are ranges of the given files (source, reference); its job is not written."""
-        for part, files in {"tune": tuned, "devtest": devtest, "test": test}.items():
+        """Write the texts of a set; its job has data, models and algorithm 1 (on training pairs: 4), else the defaults.
+
+        ``parts``: by name, as in `Ranges`, the files of source and reference, of which a range is taken. ``fast``: with
+        the search limits of jobs/europarl-dev.toml, for large grammars.
+        """
+        for part, files in parts.items():
             for file, side in zip(files, ("source", "reference"), strict=True):
                 first, end = getattr(ranges, part)
                 if part == "test":
                     end = min(end, first + self.tested)
                 write_once(folder / f"{part}.{side}", lambda f=file, a=first, b=end: islice(read_lines(f), a, b))
-        size = sum(1 for _ in read_lines(folder / "tune.source"))
-        return DataSet("", folder, folder / "job.toml", folder / "test.source", folder / "test.reference", size)
-
-    def job(self, folder: Path, grammar: dict[str, Path], lm: Path, *, fast: bool = False) -> None:
-        """Write the base job: data, models, algorithm 1 (on training pairs: 4), otherwise the defaults.
-
-        ``fast``: with the search limits of jobs/europarl-dev.toml, for large grammars.
-        """
-        text = ["[data]", f"source = {quoted(folder / 'tune.source')}"]
-        text += [f"references = [{quoted(folder / 'tune.reference')}]"]
-        if self.devtest or self.training:
-            text += ["[data.devtest]", f"source = {quoted(folder / 'devtest.source')}"]
-            text += [f"references = [{quoted(folder / 'devtest.reference')}]"]
-        text += ["[grammar]", *(f"{key} = {quoted(file)}" for key, file in grammar.items())]
-        if self.training and "alignment" in grammar:
-            text += ["leave_one_out = true"]
+        data = {
+            part: {"source": folder / f"{part}.source", "references": [folder / f"{part}.reference"]} for part in parts
+        }
+        job = mpitune.Job(
+            data=data["tune"] | ({"devtest": data["devtest"]} if self.devtest or self.training else {}),
+            grammar={**grammar, **({"leave_one_out": True} if self.training and "alignment" in grammar else {})},
+            lm=[{"file": lm}],
+            learner={"algorithm": "itersel" if self.training else "sgd"},
+            run={"store": folder / "store"},
+        )
         if fast:
-            text += ["max_translations = 20", "[decoder]", "rule_margin = 2.0"]
-        algorithm = "itersel" if self.training else "sgd"
-        text += ["[[lm]]", f"file = {quoted(lm)}", "[learner]", f'algorithm = "{algorithm}"']
-        write_once(folder / "job.toml", lambda: text)
+            job = job.replace({"grammar.max_translations": 20, "decoder.rule_margin": 2.0})
+        size = sum(1 for _ in read_lines(folder / "tune.source"))
+        return DataSet("", folder, job, folder / "test.source", folder / "test.reference", size)
 
 
 def training_split(
-    folder: Path, bitext: dict[str, Path], size: int
-) -> tuple[list[Path], list[Path], Ranges, dict[str, Path]]:
-    """Tuned texts, devtest texts, ranges and grammar keys to tune on the first ``size`` pairs of ``bitext``.
+    folder: Path, bitext: Mapping[str, Path], size: int
+) -> tuple[dict[str, list[Path]], Ranges, dict[str, Path]]:
+    """Tuned texts and devtest texts, ranges and grammar keys to tune on the first ``size`` pairs of ``bitext``.
 
     Its last `HELD_OUT` pairs are the devtest set; rules are extracted from the others.
     """
@@ -88,4 +94,4 @@ def training_split(
     grammar = {key: folder / f"bitext.{key}.gz" for key in bitext}
     for key, file in bitext.items():
         write_once(grammar[key], lambda file=file: islice(read_lines(file), first))
-    return texts, texts, Ranges((0, size), (first, end)), grammar
+    return {"tune": texts, "devtest": texts}, Ranges((0, size), (first, end)), grammar

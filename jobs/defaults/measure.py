@@ -9,11 +9,13 @@ runs are not repeated. Prints the tables of the given parts and sets, and writes
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from builders import FURTHER, SETS, make
 from making import Asked
@@ -37,8 +39,8 @@ class Study:
     runs: Runs
     sets: list[DataSet]
     seeds: int | None = None
-    further: tuple[str, ...] = ()
-    """Settings of every run, ``table.key=value``."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of every run, values of dotted keys."""
     small: bool = False
     known: dict[tuple[str, Setting, int], Task] = field(default_factory=dict)
 
@@ -186,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not sets:
         sys.exit("measure.py: none of the sets is available")
     epochs = options.epochs or (SMALL_EPOCHS if options.small else 0)
-    further = (f"learner.epochs={epochs}",) if epochs else ()
+    further = {"learner.epochs": epochs} if epochs else {}
     seeds = options.seeds or (SMALL_SEEDS if options.small else None)
     study = Study(Runs(work, options.ranks), sets, seeds, further, options.small)
     for part in options.part:
@@ -236,4 +238,6 @@ def _set(name: str) -> str:
 
 
 if __name__ == "__main__":
+    # The processes of the runs inherit it: each is to use one core.
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     main()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from files import quoted, read_lines, write_once
+from files import read_lines, write_once
+
+import mpitune
 
 FIRST_SCORE = "EgivenFCoherent"
 """The score that variants multiply alone; in grammars without score names, the first one."""
@@ -27,7 +28,7 @@ class DataSet:
     name: str
     folder: Path
     """Folder for its files and runs."""
-    job: Path
+    job: mpitune.Job
     source: Path
     """Source of the test set."""
     reference: Path
@@ -41,15 +42,12 @@ class DataSet:
         factor, one = FACTORS[name]
         folder = self.folder / name
         grammar, lm = folder / "grammar.gz", folder / "lm.arpa.gz"
-        text = self.job.read_text(encoding="utf-8")
-        files = {key: Path(_value(text, key)) for key in ("grammar.file", "lm.file")}
-        write_once(grammar, lambda: scaled_grammar(read_lines(files["grammar.file"]), factor, one))
-        text = text.replace(quoted(files["grammar.file"]), quoted(grammar))
+        job = self.job.replace({"grammar.file": grammar, "run.store": folder / "store"})
+        write_once(grammar, lambda: scaled_grammar(read_lines(self.job["grammar.file"]), factor, one))
         if not one:
-            write_once(lm, lambda: scaled_arpa(read_lines(files["lm.file"]), factor))
-            text = text.replace(quoted(files["lm.file"]), quoted(lm))
-        write_once(folder / "job.toml", lambda: text.splitlines())
-        return replace(self, job=folder / "job.toml")
+            write_once(lm, lambda: scaled_arpa(read_lines(self.job.keys.lm[0].file), factor))
+            job = job.replace(lm=[{"file": lm}])
+        return replace(self, job=job)
 
 
 def scaled_grammar(rules: Iterable[str], factor: float, one: bool) -> Iterable[str]:
@@ -77,11 +75,3 @@ def scaled_arpa(text: Iterable[str], factor: float) -> Iterable[str]:
             numbers = [f"{float(number) * factor!r}" for number in (first, *backoff)]
             line = "\t".join([numbers[0], " ".join(words), *numbers[1:]])
         yield line
-
-
-def _value(job: str, key: str) -> str:
-    """Read the value of ``table.key`` in a job written by `Asked.job`."""
-    table, _, name = key.partition(".")
-    after = job[job.index(f"[{table}]") :]
-    line = next(line for line in after.splitlines() if line.startswith(f"{name} = "))
-    return str(json.loads(line.partition(" = ")[2]))

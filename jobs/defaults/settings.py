@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from sets import FACTORS, DataSet
 
 from mpitune.config.presets import PRESETS
 
-TEMPLATES = 'features.templates=["id", "source-bigram", "shape"]'
-WORDS = 'features.templates=["word-pair", "target-words"]'
-ALL_WITH_WORDS = 'features.templates=["id", "source-bigram", "shape", "word-pair", "target-words"]'
-ORDER = 'features.templates=["shape", "reordering", "fertility"]'
+TEMPLATES = {"features.templates": ["id", "source-bigram", "shape"]}
+WORDS = {"features.templates": ["word-pair", "target-words"]}
+ALL_WITH_WORDS = {"features.templates": ["id", "source-bigram", "shape", "word-pair", "target-words"]}
+ORDER = {"features.templates": ["shape", "reordering", "fertility"]}
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Setting:
     """Changes to the base job of a set."""
 
     name: str
-    given: tuple[str, ...] = ()
-    """Settings, ``table.key=value``."""
+    given: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Values of dotted keys."""
     base: str = "defaults"
     """The setting that it is compared with."""
     variant: str = ""
@@ -29,15 +30,10 @@ class Setting:
     size: int = 0
     """Number of tuning sentences; 0: all."""
 
-    @property
-    def templates(self) -> str:
-        """Its setting of ``features.templates``, or ""."""
-        return next((one for one in self.given if one.startswith("features.templates=")), "")
-
 
 DEFAULTS = Setting("defaults")
-ALL_TEMPLATES = Setting("all-templates", (TEMPLATES,))
-MIRA_100 = Setting("mira-100", ("learner.method=mira", "decoder.kbest=100", "parallel.shards=1"))
+ALL_TEMPLATES = Setting("all-templates", TEMPLATES)
+MIRA_100 = Setting("mira-100", {"learner.method": "mira", "decoder.kbest": 100, "parallel.shards": 1})
 """MIRA with the perceptron's list length and one shard."""
 
 
@@ -47,20 +43,20 @@ def seeds(data: DataSet) -> list[Setting]:
 
 
 STEPS = {
-    "normalized": (("rate=normalized", "order=sentence"), 0.1),
-    "adagrad": (("rate=adagrad", "order=sentence"), 0.02),
-    "sentence": (("rate=constant", "order=sentence"), 1e-5),
-    "sequential": (("rate=constant", "order=sequential"), 1e-5),
+    "normalized": ({"rate": "normalized", "order": "sentence"}, 0.1),
+    "adagrad": ({"rate": "adagrad", "order": "sentence"}, 0.02),
+    "sentence": ({"rate": "constant", "order": "sentence"}, 1e-5),
+    "sequential": ({"rate": "constant", "order": "sequential"}, 1e-5),
 }
 """Kinds of update, each with the learning rate in the middle of its four decades."""
 MARGINS = {
-    "by-gold": ("margin=1.0", "margin_by_gold=true", "averaging=sentence"),
-    "plain": ("margin=1.0", "margin_by_gold=false", "averaging=sentence"),
-    "plain-epoch": ("margin=1.0", "margin_by_gold=false", "averaging=epoch"),
+    "by-gold": {"margin": 1.0, "margin_by_gold": True, "averaging": "sentence"},
+    "plain": {"margin": 1.0, "margin_by_gold": False, "averaging": "sentence"},
+    "plain-epoch": {"margin": 1.0, "margin_by_gold": False, "averaging": "epoch"},
 }
 """Margins and averagings. A margin of 0 is left to the ablation, because it sets no scale."""
 DECADES = (0.01, 0.1, 1, 10, 100)
-HAND = ("preset=simianer2012", "margin=1.0", "lm_leave_one_out=true")
+HAND = {"preset": "simianer2012", "margin": 1.0, "lm_leave_one_out": True}
 """Keys that were set by hand before there were defaults that learn; language models as with the defaults."""
 
 
@@ -71,15 +67,13 @@ def grid(data: DataSet) -> list[Setting]:
     """
     return [
         *(
-            Setting(
-                f"{step}-{middle * decade:g}-{margin}", _learner(*keys, f"learning_rate={middle * decade:g}", *rest)
-            )
+            Setting(f"{step}-{rate:g}-{margin}", _learner(**keys, learning_rate=rate, **rest))
             for step, (keys, middle) in STEPS.items()
             for margin, rest in MARGINS.items()
-            for decade in (DECADES if margin == "plain-epoch" else (1,))
+            for rate in (float(f"{middle * decade:g}") for decade in (DECADES if margin == "plain-epoch" else (1,)))
         ),
         *(
-            Setting(f"hand-{order}-{rate:g}", _learner(*HAND, f"order={order}", f"learning_rate={rate:g}"))
+            Setting(f"hand-{order}-{rate:g}", _learner(**HAND, order=order, learning_rate=rate))
             for order in ("sentence", "sequential")
             for rate in (1e-6, 1e-5, 1e-4)
         ),
@@ -91,9 +85,9 @@ def near(data: DataSet) -> list[Setting]:
     return [
         DEFAULTS,
         ALL_TEMPLATES,
-        *(Setting(f"rate-{rate:g}", _learner(f"learning_rate={rate:g}")) for rate in (0.03, 0.3)),
-        Setting("margin-plain", _learner("margin_by_gold=false")),
-        Setting("hand-sentence-1e-05", _learner(*HAND, "order=sentence", "learning_rate=1e-05")),
+        *(Setting(f"rate-{rate:g}", _learner(learning_rate=rate)) for rate in (0.03, 0.3)),
+        Setting("margin-plain", _learner(margin_by_gold=False)),
+        Setting("hand-sentence-1e-05", _learner(**HAND, order="sentence", learning_rate=1e-05)),
         MIRA_100,
     ]
 
@@ -102,21 +96,21 @@ def methods(data: DataSet) -> list[Setting]:
     """Other methods with their defaults, and MIRA with the perceptron's list length and one shard."""
     return [
         DEFAULTS,
-        Setting("mira", _learner("method=mira")),
+        Setting("mira", _learner(method="mira")),
         MIRA_100,
-        Setting("pro", _learner("method=pro")),
-        Setting("mert", _learner("method=mert")),
+        Setting("pro", _learner(method="pro")),
+        Setting("mert", _learner(method="mert")),
     ]
 
 
 def robust(data: DataSet) -> list[Setting]:
     """The defaults with other list lengths, data sizes, shards or scales of the features."""
     found = [DEFAULTS]
-    found += [Setting(f"k-{k}", (f"decoder.kbest={k}",)) for k in (20, 100, 500)]
+    found += [Setting(f"k-{k}", {"decoder.kbest": k}) for k in (20, 100, 500)]
     found += [Setting(f"dev-{size}", size=size) for size in (100, 300) if size < data.size]
     found += [Setting("dev-all")]
     found += [
-        Setting(f"{algorithm}-{shards}", (*_learner(f"algorithm={algorithm}"), f"parallel.shards={shards}"))
+        Setting(f"{algorithm}-{shards}", _learner(algorithm=algorithm) | {"parallel.shards": shards})
         for algorithm in ("mix", "itermix", "itersel")
         for shards in (1, 4, 8, 32)
     ]
@@ -130,17 +124,17 @@ def sparse(data: DataSet) -> list[Setting]:
     return [
         DEFAULTS,
         ALL_TEMPLATES,
-        Setting("words", (WORDS,)),
-        Setting("all-with-words", (ALL_WITH_WORDS,)),
-        Setting("order", (ORDER,)),
+        Setting("words", WORDS),
+        Setting("all-with-words", ALL_WITH_WORDS),
+        Setting("order", ORDER),
     ]
 
 
 def search(data: DataSet) -> list[Setting]:
     """Learning with less search than translating: the test is translated with the decoder's defaults."""
-    cheap = [(f"pop-{pops}-margin-2", (f"decoder.pop_limit={pops}", "decoder.rule_margin=2.0")) for pops in (100, 50)]
+    cheap = [(f"pop-{n}-margin-2", {"decoder.pop_limit": n, "decoder.rule_margin": 2.0}) for n in (100, 50)]
     dense = [DEFAULTS, *(Setting(name, keys) for name, keys in cheap)]
-    words = [Setting(f"{name}-all-templates", (TEMPLATES, *keys), base="all-templates") for name, keys in cheap]
+    words = [Setting(f"{name}-all-templates", TEMPLATES | keys, base="all-templates") for name, keys in cheap]
     return [*dense, ALL_TEMPLATES, *words]
 
 
@@ -164,11 +158,10 @@ def ablation(data: DataSet) -> list[Setting]:
     """
     found = [DEFAULTS, *(Setting(f"no-{name}", _printed(*keys)) for name, keys in ABLATED.items())]
     adagrad = PRESETS["green2013"].keys["learner.learning_rate"]
-    found.append(Setting("rate=adagrad", _learner("rate=adagrad", f"learning_rate={adagrad}")))
-    shards = (*_learner("algorithm=itermix"), "parallel.shards=8", TEMPLATES)
+    found.append(Setting("rate=adagrad", _learner(rate="adagrad", learning_rate=adagrad)))
+    shards = {**_learner(algorithm="itermix"), "parallel.shards": 8, **TEMPLATES}
     found.append(Setting("itermix-8-all-templates", shards, base="itermix-8-all-templates"))
-    mixing = (*shards, *_printed("parallel.mixing"))
-    found.append(Setting("no-mixing", mixing, base="itermix-8-all-templates"))
+    found.append(Setting("no-mixing", shards | _printed("parallel.mixing"), base="itermix-8-all-templates"))
     return found
 
 
@@ -192,15 +185,11 @@ def best(points: Sequence[tuple[Setting, float]]) -> list[Setting]:
     return [setting for setting, _ in sorted(points, key=lambda point: -point[1])[:BEST]]
 
 
-def _learner(*keys: str) -> tuple[str, ...]:
-    return tuple(f"learner.{key}" for key in keys)
+def _learner(**keys: Any) -> dict[str, Any]:
+    return {f"learner.{key}": value for key, value in keys.items()}
 
 
-def _printed(*keys: str) -> tuple[str, ...]:
+def _printed(*keys: str) -> dict[str, Any]:
     """Values of the paper's preset for these keys; keys without a table are the learner's."""
     values = PRESETS["simianer2012"].keys
-    return tuple(f"{key}={_toml(values[key])}" for key in (k if "." in k else f"learner.{k}" for k in keys))
-
-
-def _toml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {key: values[key] for key in (k if "." in k else f"learner.{k}" for k in keys)}

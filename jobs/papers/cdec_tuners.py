@@ -33,10 +33,8 @@ from typing import IO
 from methods import JOB, METHODS, SETS, Method, table
 from systems import Place, place, read
 
+import mpitune
 from mpitune.array_files.atomic import write_text
-from mpitune.corpus.weights import read_weights, write_weights
-from mpitune.metrics.sacrebleu import corpus_bleu
-from mpitune.run_folder.layout import RunFolder
 
 PROGRAMS = ("cdec", "kbest_cut_mira", "mr_pro_map", "mr_pro_reduce", "build_binary")
 START = Path(__file__).with_name("start.weights")
@@ -64,8 +62,8 @@ class Peer:
         # In the order of ranks: by name, part.10 is before part.2.
         self.parts = [(texts / f"part.{n}").resolve() for n in range(ranks)]
         self.refs = (texts / "references").resolve()
-        self._references, self._step = [[line] for line in references], step
-        write_weights(self.weights(0), sorted(start.items()))
+        self._references, self._step = references, step
+        mpitune.Weights(start).write(self.weights(0))
 
     def weights(self, done: int) -> Path:
         """The weights file after ``done`` passes."""
@@ -73,18 +71,17 @@ class Peer:
 
     def train(self, passes: int) -> None:
         """Train until ``passes`` passes are done."""
-        metrics = self.folder / "metrics.jsonl"
-        done = [json.loads(line) for line in read(metrics)] if metrics.exists() else []
+        done = mpitune.Run(self.folder).metrics
         while len(done) < passes:
             began, used = time.monotonic(), _cpu_seconds()
             best = self._step(self, len(done))
             seconds, used = time.monotonic() - began, _cpu_seconds() - used
-            bleu = corpus_bleu(best, self._references)
+            bleu = mpitune.evaluate({"1-best": best}, self._references).scores[0].bleu
             done.append({"epoch": len(done) + 1, "seconds": seconds, "busy_seconds": used, "best_bleu": bleu})
             print(f"{self.folder.name}: pass {len(done)}: BLEU of the 1-best {bleu:.2f}, {seconds:.1f} s", flush=True)
-            write_weights(RunFolder(self.folder).result, sorted(read_weights(self.weights(len(done))).items()))
+            mpitune.Weights.read(self.weights(len(done))).write(self.folder / "weights.txt.gz")
             # Written last: passes recorded here are not repeated.
-            write_text(metrics, "".join(f"{json.dumps(each)}\n" for each in done))
+            write_text(self.folder / "metrics.jsonl", "".join(f"{json.dumps(each)}\n" for each in done))
 
     def side_by_side(self, commands: Sequence[Sequence[str | Path]], inputs: Sequence[Path]) -> list[list[str]]:
         """Run all commands in parallel, each with one of the ``inputs``; returns the lines that each prints."""
@@ -127,7 +124,7 @@ def mira(peer: Peer, done: int) -> list[str]:
     best = [one for _, one, _ in picked]
     # The context in which the next pass scores.
     (peer.folder / f"run.raw.{done}.B").write_text("".join(f"{one}\n" for one in best), encoding="utf-8")
-    write_weights(peer.weights(done + 1), sorted(_averaged(folders, [len(part) for part in printed]).items()))
+    _averaged(folders, [len(part) for part in printed]).write(peer.weights(done + 1))
     return best
 
 
@@ -169,27 +166,24 @@ def _interleaved(parts: Sequence[Sequence[str]]) -> Iterator[str]:
         yield parts[i % len(parts)][i // len(parts)]
 
 
-def _averaged(folders: Sequence[Path], counts: Sequence[int]) -> dict[str, float]:
+def _averaged(folders: Sequence[Path], counts: Sequence[int]) -> mpitune.Weights:
     """Average the final weights of all processes, weighted by the number of sentences that each translated."""
-    total: dict[str, float] = {}
+    total = mpitune.Weights()
     for folder, count in zip(folders, counts, strict=True):
         (file,) = (file for file in folder.iterdir() if re.fullmatch(r"weights\.mira-pass\d+\.\d+\.gz", file.name))
-        for name, value in read_weights(file).items():
-            total[name] = total.get(name, 0.0) + value * count / sum(counts)
+        total += mpitune.Weights.read(file) * count / sum(counts)
     return total
 
 
 def prepare(where: Place, folder: Path) -> None:
     """Write cdec.ini, a binary LM, references, and the sentences with a grammar each, split into a part per rank."""
     if not (folder / "input.sgm").exists():
-        train = (where.data / f"train.{name}.gz" for name in ("de", "en", "de-en.align"))
-        files = zip(("--source", "--target", "--alignment"), train, strict=True)
-        asked = [*(word for pair in files for word in pair), "--input", where.data / "val.de.gz", "--output", folder]
-        _run("mpirun", "-n", str(where.ranks), "mpitune", "extract", *asked)
+        bitext = (where.data / f"train.{name}.gz" for name in ("de", "en", "de-en.align"))
+        mpitune.extract(*bitext, where.source("val"), folder)
     if not (folder / "lm.klm").exists():
         with gzip.open(where.data / "lm.4.arpa.gz") as packed, open(folder / "lm.arpa", "wb") as plain:
             shutil.copyfileobj(packed, plain)
-        _run("build_binary", folder / "lm.arpa", folder / "lm.part")
+        subprocess.run(["build_binary", folder / "lm.arpa", folder / "lm.part"], check=True)
         (folder / "lm.part").rename(folder / "lm.klm")
     (folder / "cdec.ini").write_text(CONFIG.format(lm="lm.klm"), encoding="utf-8")
     sentences = read(folder / "input.sgm")
@@ -199,18 +193,13 @@ def prepare(where: Place, folder: Path) -> None:
     for n in range(where.ranks):
         part = sentences[n :: where.ranks]
         (folder / f"part.{n}").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
-    references = read(where.data / "val.en.gz")
+    references = read(where.reference("val"))
     (folder / "references").write_text("".join(f"{line}\n" for line in references), encoding="utf-8")
 
 
-def _run(*command: str | Path) -> None:
-    if code := subprocess.run(command, check=False).returncode:
-        sys.exit(f"{command[0]} ended with {code}")
-
-
 TUNERS = {
-    Method("cdec-mira", JOB, (), "cdec's MIRA"): (mira, {"Glue": 0.0}),
-    Method("cdec-pro", JOB, (), "cdec's PRO", "given"): (pro, read_weights(START)),
+    Method("cdec-mira", JOB, {}, "cdec's MIRA"): (mira, {"Glue": 0.0}),
+    Method("cdec-pro", JOB, {}, "cdec's PRO", "given"): (pro, mpitune.Weights.read(START)),
 }
 BESIDE = ("dev", "mira-m-c-mpc", "mira-m-c-mpc-cutting-plane-given", "pro")
 
@@ -223,10 +212,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
         print(f"skipped: no {', '.join(lacking)} on the PATH")
         return
-    texts, references = where.runs / "multi30k-cdec-val", read(where.data / "val.en.gz")
+    texts, references = where.runs / "multi30k-cdec-val", read(where.reference("val"))
     prepare(where, texts)
     for method, (step, start) in TUNERS.items():
-        peer = Peer(where.run(method), texts, where.ranks, references, step, start)
+        peer = Peer(where.run(method).folder, texts, where.ranks, references, step, start)
         peer.train(2 if options.small else options.passes)
     ours = [method for method in METHODS if method.name in BESIDE]
     where.train(ours)

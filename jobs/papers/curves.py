@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def curves(method: Method, where: Place) -> dict[str, list[float]]:
     """Corpus BLEU by epoch of each of `TRACKED_HYPOTHESES`."""
-    epochs = where.epochs(method)
+    epochs = where.run(method).metrics
     return {name: [epoch[f"{name}_bleu"] for epoch in epochs] for name in TRACKED_HYPOTHESES}
 
 

@@ -13,36 +13,34 @@ draws the learned response curves to discretised.svg. Finished work is not repea
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
-from systems import LEVEL, TESTS, Place, System, place, show, written
+from methods import JOB, SETS, learner
+from systems import Place, System, place, show, starred, written
 
+import mpitune
 from mpitune.report.charts import Response, responses
-from mpitune.run_folder.model_weights import read_model, read_scoring
+from mpitune.run_folder.model_weights import read_scoring
 
-JOB = "multi30k-dev.toml"
-SETS = ("val", *TESTS)
 HERE = Path(__file__).resolve().parent
 SCORES = dict.fromkeys(("SampleCountF", "CountEF"), "count") | dict.fromkeys(
     ("MaxLexFgivenE", "MaxLexEgivenF"), "probability"
 )
 """Binned features, and the quantity of which each is a logarithm."""
-UNLOGGED = (
-    'features.unlog.minus_log10=["MaxLexFgivenE", "MaxLexEgivenF"]',
-    'features.unlog.log10_plus_1=["SampleCountF", "CountEF"]',
-)
-DROPPED = 'learner.frozen=["EgivenFCoherent"]'
+UNLOGGED = {
+    "features.unlog.minus_log10": ["MaxLexFgivenE", "MaxLexEgivenF"],
+    "features.unlog.log10_plus_1": ["SampleCountF", "CountEF"],
+}
+DROPPED = {"learner.frozen": ["EgivenFCoherent"]}
 """Its initial weight is 0."""
-BINS = f"features.discretize.features={json.dumps(list(SCORES))}"
-PRO = ("learner.method=pro", "learner.epochs=20")
 
 
 @dataclass(frozen=True)
@@ -52,33 +50,29 @@ class Variant(System):
     title: str = ""
 
 
-def variant(name: str, title: str, *settings: str, start: str = "discretised.weights") -> Variant:
+def variant(name: str, title: str, settings: Mapping[str, Any], start: str = "discretised.weights") -> Variant:
     """Make a variant tuned by PRO."""
-    return Variant(name, JOB, (*PRO, *settings, f"learner.initial_weights={HERE / start}"), title)
+    pro = learner({"method": "pro", "epochs": 20, "initial_weights": HERE / start})
+    return Variant(name, JOB, {**pro, **settings}, title)
 
 
-def in_bins(name: str, title: str, *settings: str) -> Variant:
-    """Make a variant with bins; undoing logarithms changes only the axis of its curves."""
-    discretize = (f"features.discretize.{setting}" for setting in settings)
-    return variant(f"bins{name}", f"bins{title}", DROPPED, *UNLOGGED, BINS, *discretize)
+def binned(**keys: Any) -> dict[str, Any]:
+    """Settings for bins, with ``keys`` of features.discretize; undoing logarithms changes only the curves' axes."""
+    keys["features"] = list(SCORES)
+    return DROPPED | UNLOGGED | {f"features.discretize.{key}": value for key, value in keys.items()}
 
 
 LINEAR = (
-    variant("pro", "linear, logarithms, all 12 features", start="start.weights"),  # of `make methods` too
+    variant("pro", "linear, logarithms, all 12 features", {}, "start.weights"),  # of `make methods` too
     variant("logs", "linear, logarithms", DROPPED),
-    variant("no-logs", "linear, no logarithms", DROPPED, *UNLOGGED, start="unlogged.weights"),
+    variant("no-logs", "linear, no logarithms", DROPPED | UNLOGGED, "unlogged.weights"),
 )
 IN_BINS = (
-    in_bins("", ""),
-    in_bins("-overlap", ", overlapping", "overlap=1"),
-    in_bins("-linear", ", linear neighbours", "regularizer=linear"),
-    in_bins("-monotone", ", monotone neighbours", "regularizer=monotone"),
-    Variant(
-        "bins-online",
-        JOB,
-        (DROPPED, *UNLOGGED, BINS, "features.discretize.regularizer=linear"),
-        "bins, linear neighbours, perceptron",
-    ),
+    variant("bins", "bins", binned()),
+    variant("bins-overlap", "bins, overlapping", binned(overlap=1)),
+    variant("bins-linear", "bins, linear neighbours", binned(regularizer="linear")),
+    variant("bins-monotone", "bins, monotone neighbours", binned(regularizer="monotone")),
+    Variant("bins-online", JOB, binned(regularizer="linear"), "bins, linear neighbours, perceptron"),
 )
 FEW = ("no-logs", "bins-monotone", "bins-online")
 """Variants of --small."""
@@ -111,11 +105,12 @@ def table(variants: Sequence[Variant], where: Place) -> str:
     scores = {text: where.scores(variants, text) for text in SETS}
     cells = [["features", "tuned", *SETS, "length", "seconds an epoch"]]
     for n, each in enumerate(variants):
-        epochs, found = where.epochs(each), [scores[text][n] for text in SETS]
-        bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
+        epochs, found = where.run(each).metrics, [scores[text][n] for text in SETS]
         seconds = sum(epoch["seconds"] for epoch in epochs) / len(epochs)
         weights = str(epochs[-1]["selected_features"])
-        cells.append([each.title, weights, *bleu, f"{found[1].values['length_ratio']:.3f}", f"{seconds:.1f}"])
+        cells.append(
+            [each.title, weights, *map(starred, found), f"{found[1].values['length_ratio']:.3f}", f"{seconds:.1f}"]
+        )
     return show(cells)
 
 
@@ -149,11 +144,11 @@ def draw(variants: Sequence[Variant], where: Place, path: Path) -> None:
     pyplot.close(figure)
 
 
-def learned(run: Path) -> dict[str, Response]:
+def learned(run: mpitune.Run) -> dict[str, Response]:
     """Read the response curves of a run, by feature."""
-    scoring = read_scoring(run)
+    scoring = read_scoring(run.folder)
     assert scoring is not None
-    return {curve.feature: curve for curve in responses(scoring, read_model(run))}
+    return {curve.feature: curve for curve in responses(scoring, run.weights)}
 
 
 if __name__ == "__main__":

@@ -13,13 +13,11 @@ The first line is the same command with lambda = 0, which gives the global trans
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -27,10 +25,10 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 from methods import METHODS
-from systems import JOBS, LEVEL, TESTS, Place, System, place, read, show, written
+from systems import TESTS, Place, System, on_ranks, place, read, show, starred, written
 
-from mpitune.config.spec import LocalKeys
-from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
+import mpitune
+from mpitune.metrics.evaluation import Score
 
 LAMBDA = {"mbuu": 0.018, "ebuu": 0.06}
 """Values of the paper."""
@@ -49,7 +47,7 @@ class Setting:
 
     method: str
     strength: float
-    k: int = LocalKeys.k
+    k: int = 100
 
     @property
     def name(self) -> str:
@@ -57,9 +55,9 @@ class Setting:
         return f"{self.method}-{self.strength:g}-{self.k}"
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """Settings of the job, ``table.key=value``."""
-        return f"local.method={self.method}", f"local.lambda={self.strength}", f"local.k={self.k}"
+    def keys(self) -> dict[str, Any]:
+        """Settings of the job."""
+        return {"local.method": self.method, "local.lambda": self.strength, "local.k": self.k}
 
 
 GLOBAL = Setting("ebuu", 0.0, 1)
@@ -91,41 +89,31 @@ class Study:
     def system(self) -> System:
         """The job of the training data that local training learns from."""
         most = self.limit or (_LIMIT if self.where.settings else 0)
-        limit = (f"data.limit={most}",) if most else ()
+        settings = {"features.templates": []} | ({"data.limit": most} if most else {})
         store = f"multi30k-train-{self.limit}" if self.limit else ""
-        return System(f"local-{self.model.name}", "multi30k-train.toml", ("features.templates=[]", *limit), store=store)
+        return System(f"local-{self.model.name}", "multi30k-train.toml", settings, store=store)
 
     def output(self, setting: Setting, text: str) -> Path:
         """File of the translation of ``text``; its timings are in a file with ``.told`` appended to the name."""
-        return self.where.run(self.system) / f"{text}.{setting.name}.out"
+        return self.where.run(self.system).folder / f"{text}.{setting.name}.out"
+
+    def job(self, setting: Setting) -> mpitune.Job:
+        """The job of local training."""
+        return self.where.job(self.system).replace(setting.keys)
 
     def translate(self, settings: Sequence[Setting]) -> None:
         """Translate the test sets, unless a translation is newer than the global weights."""
         self.where.train([self.model])
-        weights = self.where.weights(self.model)
         # Text by text, as in systems.py.
         for text in TESTS:
             for setting in settings:
                 timings = self._timings_file(setting, text)
-                if not timings.exists() or timings.stat().st_mtime < weights.stat().st_mtime:
-                    self._translate(setting, text, weights)
-
-    def _translate(self, setting: Setting, text: str, weights: Path) -> None:
-        where, output = self.where, self.output(setting, text)
-        given = [word for one in (*where.given(self.system), *setting.given) for word in ("--set", one)]
-        files = ["--input", str(where.data / f"{text}.de.gz"), "--weights", str(weights), "--output", str(output)]
-        command = ["mpirun", "-n", str(where.ranks), "mpitune", "local", str(JOBS / self.system.job), *given, *files]
-        print(f"\n== {setting.name}: {text}", flush=True)
-        environment = {**os.environ, "MPITUNE_DATA": str(where.data.parent)}
-        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            timings = ""
-            for line in process.stderr:
-                sys.stderr.write(line)
-                timings += line if TIMES.search(line) else ""
-        if process.returncode:
-            sys.exit(process.returncode)
-        self._timings_file(setting, text).write_text(timings, encoding="utf-8")
+                if not self.where.is_translated(self.model, timings):
+                    print(f"\n== {setting.name}: {text}", flush=True)
+                    files = "--input", self.where.source(text), "--output", self.output(setting, text)
+                    weights = "--weights", self.where.run(self.model).folder
+                    told = on_ranks(self.where.ranks, "local", self.job(setting), *files, *weights)
+                    timings.write_text(told, encoding="utf-8")
 
     def timings(self, setting: Setting) -> Timings:
         """Means over the test sets."""
@@ -139,9 +127,8 @@ class Study:
 
     def scores(self, settings: Sequence[Setting], text: str) -> list[Score]:
         """Score the settings on ``text``; each is tested against the first."""
-        references = [("reference", read(self.where.data / f"{text}.en.gz"))]
-        translations = [(setting.name, read(self.output(setting, text))) for setting in settings]
-        return evaluate(references, [SystemRuns(text[0], [text]) for text in translations], test="bootstrap").scores
+        translations = {setting.name: read(self.output(setting, text)) for setting in settings}
+        return mpitune.evaluate(translations, read(self.where.reference(text)), test="bootstrap").scores
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -168,12 +155,11 @@ def table(study: Study, bleu: dict[str, list[Score]], title: str) -> str:
     rows = [["", "lambda", "K", *TESTS, "distance", "retrieval, ms", "learning", "decoding", "to plain decoding"]]
     for n, setting in enumerate(SETTINGS):
         timings = study.timings(setting)
-        scores = [bleu[text][n] for text in TESTS]
-        marked = [f"{one.bleu:.2f}{'*' * (one.p_value is not None and one.p_value < LEVEL)}" for one in scores]
+        scores = [starred(bleu[text][n]) for text in TESTS]
         about = [setting.method.upper(), f"{setting.strength:g}", str(setting.k)] if n else [title, "0", ""]
         times = [f"{time:.1f}" for time in (timings.retrieval, timings.learning, timings.decoding)]
         ratio = (timings.learning + timings.decoding) / plain
-        rows.append([*about, *marked, f"{timings.distance:.3g}", *times, f"{ratio:.2f}"])
+        rows.append([*about, *scores, f"{timings.distance:.3g}", *times, f"{ratio:.2f}"])
     return show(rows)
 
 

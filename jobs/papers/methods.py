@@ -13,19 +13,19 @@ makes the weights grow. Finished work is not repeated.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from systems import LEVEL, TESTS, Place, System, place, show
+from systems import TESTS, Place, System, place, show, starred
 
 JOB = "multi30k-dev.toml"
 SETS = ("val", *TESTS)
 LARGEST = 5000
 """Length of the list from which the oracle MB is taken. Eidelman, "Optimization Strategies for Online Large-Margin
 Learning in Machine Translation" (WMT 2012), takes 50,000, with which decoding takes four times as long."""
-START = f"learner.initial_weights={Path(__file__).with_name('start.weights')}"
+START = {"initial_weights": Path(__file__).with_name("start.weights")}
 
 
 @dataclass(frozen=True)
@@ -36,49 +36,51 @@ class Method(System):
     start: str = "0"
 
 
-SPARSE = 'features.templates=["word-pair-all", "insertion", "target-words"]'
+SPARSE = {"features.templates": ["word-pair-all", "insertion", "target-words"]}
 """The sparse features of Eidelman 2012, section 3.3."""
 
 
 def mira(pairing: str, start: str = "given", variant: str = "1-best", *, sparse: bool = False) -> Method:
     """MIRA with a pairing and the settings of Eidelman 2012: 20 epochs, 20 shards, 500-best lists, BLEU in context."""
     oracle, prediction = pairing.split("/")
-    picks = f"mira.oracle={oracle}", f"mira.prediction={prediction}", f"mira.variant={variant}"
-    settings = _learner("method=mira", "algorithm=itermix", "epochs=20", *picks)
+    keys = {"method": "mira", "algorithm": "itermix", "epochs": 20}
+    keys |= {"mira.oracle": oracle, "mira.prediction": prediction, "mira.variant": variant}
     if oracle == "MB":
-        settings += _learner(f"mira.oracle_kbest={LARGEST}")
+        keys["mira.oracle_kbest"] = LARGEST
     name, title = f"mira-{oracle}-{prediction}".lower().replace("+", "p"), f"MIRA {pairing}"
     if variant != "1-best":
         name, title = f"{name}-{variant}", f"{title}, {variant}"
     if sparse:
-        name, title, settings = f"{name}-sparse", f"{title}, sparse features", (*settings, SPARSE)
+        name, title = f"{name}-sparse", f"{title}, sparse features"
     if start == "given":
-        name, settings = f"{name}-given", (*settings, START)
-    return Method(name, JOB, settings, title, start)
+        name, keys = f"{name}-given", {**keys, **START}
+    return Method(name, JOB, learner(keys) | (SPARSE if sparse else {}), title, start)
 
 
-def batch(method: str, epochs: int, title: str, *settings: str) -> Method:
-    """A batch method."""
-    name = "-".join([method, *(setting.rpartition("=")[2] for setting in settings)])
-    return Method(name, JOB, (*_learner(f"method={method}", f"epochs={epochs}", *settings), START), title, "given")
+def batch(method: str, epochs: int, title: str, **keys: Any) -> Method:
+    """A batch method, with ``keys`` of its own."""
+    name = "-".join([method, *map(str, keys.values())])
+    own = {f"{method}.{key}": value for key, value in keys.items()}
+    return Method(name, JOB, learner({"method": method, "epochs": epochs, **own, **START}), title, "given")
 
 
-def _learner(*settings: str) -> tuple[str, ...]:
-    return tuple(f"learner.{setting}" for setting in settings)
+def learner(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the learner."""
+    return {f"learner.{key}": value for key, value in keys.items()}
 
 
 STABLE, *OTHERS = "M-C/M+C", "LU/MC", "LU/PB", "LU/M+C", "M-C/PB", "M-C/MC"
 PAIRINGS = [mira(pairing) for pairing in (STABLE, *OTHERS, "MB/MC")]
 FROM_ZERO = [mira(pairing, "0") for pairing in (STABLE, *OTHERS)]
 METHODS = (
-    Method("dev", JOB, (), "perceptron"),  # of `make multi30k` too
+    Method("dev", JOB, {}, "perceptron"),  # of `make multi30k` too
     *PAIRINGS,
     *(mira(STABLE, variant=variant) for variant in ("k-constraint", "cutting-plane")),
     *(mira(pairing, sparse=True) for pairing in (STABLE, "LU/MC")),
     *FROM_ZERO,
     batch("pro", 20, "PRO"),
     batch("mert", 10, "MERT"),
-    batch("mert", 5, "MERT, hypergraphs", "mert.search=hypergraph", "mert.restarts=2"),
+    batch("mert", 5, "MERT, hypergraphs", search="hypergraph", restarts=2),
     batch("minrisk", 10, "minimum risk"),
     batch("rampion", 20, "RAMPION"),
 )
@@ -107,12 +109,13 @@ def table(methods: Sequence[Method], where: Place) -> str:
     scores = {text: where.scores(methods, text) for text in SETS}
     cells = [["method", "starts from", "epochs", *SETS, "length", "seconds an epoch", "of all ranks, busy"]]
     for n, method in enumerate(methods):
-        epochs = where.epochs(method)
+        epochs = where.run(method).metrics
         found = [scores[text][n] for text in SETS]
-        bleu = [f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}" for score in found]
         seconds, busy = (_mean(epochs, key) for key in ("seconds", "busy_seconds"))
         about = [method.title, method.start, str(len(epochs))]
-        cells.append([*about, *bleu, f"{found[1].values['length_ratio']:.3f}", f"{seconds:.1f}", f"{busy:.1f}"])
+        cells.append(
+            [*about, *map(starred, found), f"{found[1].values['length_ratio']:.3f}", f"{seconds:.1f}", f"{busy:.1f}"]
+        )
     return show(cells)
 
 

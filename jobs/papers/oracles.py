@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from systems import JOBS, Place, place, show
+from methods import JOB
+from systems import Place, System, place, read, show
 
-from mpitune.exchange.comm import SerialComm
+import mpitune
+from mpitune.api.opened import open_for
+from mpitune.exchange.comm import SERIAL_COMM
 from mpitune.metrics.bleu import WIDTH, statistics
 from mpitune.metrics.sentence_bleu import bleu_plus_one, papineni
-from mpitune.store.extract_grammars import extract_and_build
-from mpitune.store.store import open_store
-from mpitune.training import factory, job_inputs
+from mpitune.training import job_inputs
 
-JOB = "multi30k-dev.toml"
 START = Path(__file__).with_name("start.weights")
 LENGTHS = (1, 500, 50_000, 100_000)
 """Of the paper."""
@@ -40,28 +40,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def oracles(where: Place, sentences: int) -> tuple[np.ndarray, np.ndarray]:
     """Statistics (int64 [lengths, 11]) of the oracles by length, and seconds of decoding (float64 [lengths])."""
-    store = where.runs / "multi30k-oracles-store"
-    settings = [f"run.dir={where.runs / 'multi30k-oracles'}", f"run.store={store}", f"data.limit={sentences}"]
-    job = job_inputs.load_job(JOBS / JOB, [*settings, f"learner.initial_weights={START}"])
-    sources = job_inputs.sources(job)
-    extract_and_build(SerialComm(), sources, store, store)
-    opened = open_store(sources, store)
-    assert opened.train is not None
-    decoder = factory.decoder(job, opened, store, max(LENGTHS))
-    weights = factory.first_weights(job, factory.initial_weights(job), decoder.features).weights
+    job = where.job(System("oracles", JOB, {"data.limit": sentences}, store="multi30k-oracles")).keys
+    opened = open_for(job, SERIAL_COMM, job_inputs.sources(job), job.run.store, max(LENGTHS), None)
+    decoder, words = opened.decoder, opened.model.words
+    references = [[words.encode(line.split())] for line in read(where.reference("val"))]
+    start = mpitune.Weights.read(START)
+    slots = decoder.features.slots(list(start))
+    weights = np.zeros(len(decoder.features))
+    weights[slots] = list(start.values())
     # Not timed: kernels are loaded, and the LM's scores of each sentence are cached for lists of all lengths alike.
-    for i in range(opened.train.size):
+    for sentence in opened.sentences:
         for length in LENGTHS[:2]:
-            decoder.decode(opened.train.sentence(i), weights, length)
+            decoder.decode(sentence, weights, length)
     total, seconds = np.zeros((len(LENGTHS), WIDTH), dtype=np.int64), np.zeros(len(LENGTHS))
-    for i in range(opened.train.size):
+    for sentence, of_sentence in zip(opened.sentences, references, strict=False):
         for n, length in enumerate(LENGTHS):
             began = time.process_time()
-            kbest = decoder.decode(opened.train.sentence(i), weights, length)
+            kbest = decoder.decode(sentence, weights, length)
             seconds[n] += time.process_time() - began
-            counted = statistics(kbest, opened.train.references(i))
+            counted = statistics(kbest, of_sentence)
             total[n] += counted[int(np.argmax(bleu_plus_one(counted)))]
-    return total, seconds / max(opened.train.size, 1)
+    return total, seconds / max(len(opened.sentences), 1)
 
 
 def table(total: np.ndarray, seconds: np.ndarray) -> str:

@@ -25,33 +25,24 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 
 matplotlib.use("Agg")
 
 from matplotlib import pyplot
-from systems import JOBS, TESTS, Place, System, place, show, written
+from methods import JOB, learner
+from systems import TESTS, Place, System, place, read, show, written
 
+import mpitune
 from mpitune.array_files.atomic import write_text
-from mpitune.decoder.base import Decoder
-from mpitune.exchange.comm import SerialComm
-from mpitune.metrics.bleu import WIDTH
-from mpitune.metrics.bleu import statistics as bleu_statistics
-from mpitune.metrics.sentence_bleu import papineni
-from mpitune.run_folder.model_weights import read_model
-from mpitune.store.extract_grammars import extract_and_build
-from mpitune.store.store import open_store
-from mpitune.training import factory, job_inputs
-from mpitune.training.loop import train
 
 SENTENCES = 100
-JOB = "multi30k-dev.toml"
-MIRA = ("method=mira", "algorithm=itermix", "epochs=10", "mira.c=0.01")
-AS_PRINTED = (*(f"learner.{key}" for key in MIRA), "decoder.kbest=250", "parallel.shards=1")
+STORE = "multi30k-seeds"
+MIRA = learner({"method": "mira", "algorithm": "itermix", "epochs": 10, "mira.c": 0.01})
+AS_PRINTED = {**MIRA, "decoder.kbest": 250, "parallel.shards": 1}
 SYSTEMS = {
-    "MIRA": System("seeds-mira", JOB, AS_PRINTED),
-    "MIRA, sampled": System("seeds-mira-sampled", JOB, (*AS_PRINTED, "decoder.sample=forest")),
-    "perceptron": System("seeds-perceptron", JOB),
+    "MIRA": System("seeds-mira", JOB, AS_PRINTED, store=STORE),
+    "MIRA, sampled": System("seeds-mira-sampled", JOB, {**AS_PRINTED, "decoder.sample": "forest"}, store=STORE),
+    "perceptron": System("seeds-perceptron", JOB, store=STORE),
 }
 SHARE = {"MIRA": 1.0, "MIRA, sampled": 1.0, "perceptron": 0.2}
 """Runs of each system, as a share of --runs."""
@@ -70,54 +61,29 @@ class Task:
     @property
     def score(self) -> Path:
         """File of its BLEU."""
-        return self.where.run(self.system) / f"{self.seed}" / "test.json"
+        return self.where.run(self.system).folder / f"{self.seed}" / "test.json"
 
     def bleu(self) -> float:
         """Train, translate and score; returns BLEU on the test set (0 to 100). A finished run's score is read."""
         if not self.score.exists():
-            given = [*self.where.given(self.system), f"data.limit={SENTENCES}", f"run.seed={self.seed}"]
-            given += [f"run.dir={self.score.parent}", f"run.store={_store(self.where, 'seeds')}"]
-            train(job_inputs.load_job(JOBS / self.system.job, given), SerialComm(), quiet=True)
-            write_text(self.score, json.dumps(_test(self.where).bleu(self.score.parent)))
+            keys = {"data.limit": SENTENCES, "run.seed": self.seed, "run.dir": self.score.parent}
+            run = mpitune.train(self.where.job(self.system).replace(keys))
+            write_text(self.score, json.dumps(test_bleu(self.where, run.weights)))
         return float(json.loads(self.score.read_text(encoding="utf-8")))
 
 
-class Test:
-    """The test set."""
-
-    def __init__(self, where: Place) -> None:
-        files = (str(where.data / f"{TESTS[0]}.{side}.gz") for side in ("de", "en"))
-        source, references = (json.dumps(file) for file in files)
-        folder = _store(where, "seeds-test")
-        given = [f"data.source={source}", f"data.references=[{references}]", f"run.store={folder}"]
-        job = job_inputs.load_job(JOBS / JOB, given)
-        sources = job_inputs.sources(job)
-        extract_and_build(SerialComm(), sources, folder, folder)
-        store = open_store(sources, folder)
-        assert store.train is not None
-        self._corpus = store.train
-        self._decoder: Decoder = factory.decoder(job, store, folder, 1)
-
-    def bleu(self, run: Path) -> float:
-        """Corpus BLEU, 0 to 100, of the translations with a run's weights."""
-        given = read_model(run)
-        slots = [self._decoder.features.slot(name) for name in given]
-        weights = np.zeros(len(self._decoder.features))
-        weights[slots] = list(given.values())
-        total = np.zeros((1, WIDTH), dtype=np.int64)
-        for i in range(self._corpus.size):
-            best = self._decoder.decode(self._corpus.sentence(i), weights, 1)
-            total += bleu_statistics(best, self._corpus.references(i))[:1]
-        return 100 * float(papineni(total)[0])
+def test_bleu(where: Place, weights: mpitune.Weights) -> float:
+    """BLEU of the test set, 0 to 100, translated with ``weights``."""
+    decoder = _decoder(where)
+    decoder.weights = weights
+    translations = decoder.translate(read(where.source(TESTS[0])))
+    return mpitune.evaluate({"run": translations}, read(where.reference(TESTS[0]))).scores[0].bleu
 
 
 @cache
-def _test(where: Place) -> Test:
-    return Test(where)
-
-
-def _store(where: Place, name: str) -> Path:
-    return where.runs / f"multi30k-{name}-store"
+def _decoder(where: Place) -> mpitune.Decoder:
+    """One for all runs of a process: its models stay open."""
+    return mpitune.Decoder(where.job(SYSTEMS["perceptron"]), {})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -56,12 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def mert_runs(sentences: int) -> list[System]:
     """MERT of methods.py with five seeds, on the first ``sentences``; 0: all."""
     [mert] = [method for method in METHODS if method.name == "mert"]
-    suffix, limit = (f"-{sentences}", (f"data.limit={sentences}",)) if sentences else ("", ())
+    suffix, settings = (
+        (f"-{sentences}", {**mert.settings, "data.limit": sentences}) if sentences else ("", mert.settings)
+    )
     store = f"multi30k-dev{suffix}"
-    return [
-        System(f"mert{suffix}-seed{seed}", mert.job, (*mert.settings, *limit, f"run.seed={seed}"), store=store)
-        for seed in SEEDS
-    ]
+    return [System(f"mert{suffix}-seed{seed}", mert.job, {**settings, "run.seed": seed}, store=store) for seed in SEEDS]
 
 
 def of_sentences(study: Study, line: Setting, text: str) -> np.ndarray:

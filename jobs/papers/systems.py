@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 
 from corpora import Corpus, corpora
 
+import mpitune
 from mpitune.corpus.lines import lines
-from mpitune.metrics.evaluation import Score, SystemRuns, evaluate
-from mpitune.run_folder.layout import RunFolder
+from mpitune.metrics.evaluation import Evaluation, Score
 
 JOBS = Path(__file__).resolve().parents[1]
 MULTI30K = corpora()["multi30k"]
@@ -33,11 +32,11 @@ _FEW, _SOME = 20, 2000
 
 @dataclass(frozen=True)
 class System:
-    """A job with settings, ``table.key=value``."""
+    """A job with settings, values of dotted keys."""
 
     name: str
     job: str
-    settings: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     store: str = field(default="", kw_only=True)
     """The name of its store, if it is not that of all systems of its job."""
     initial: str = field(default="", kw_only=True)
@@ -52,24 +51,25 @@ class Place:
     """The corpus's folder."""
     runs: Path
     ranks: int = 2
-    settings: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Settings of every job."""
     corpus: Corpus = MULTI30K
 
-    def run(self, system: System) -> Path:
-        """Run folder of a system."""
-        return self._run_of(system.name)
+    def run(self, system: System) -> mpitune.Run:
+        """The run of a system, done or not."""
+        return mpitune.Run(self._folder(system.name))
 
-    def _run_of(self, name: str) -> Path:
+    def _folder(self, name: str) -> Path:
         return self.runs / f"{self.corpus.name}-{name}"
-
-    def weights(self, system: System) -> Path:
-        """File of a system's weights."""
-        return RunFolder(self.run(system)).result
 
     def output(self, system: System, text: str) -> Path:
         """File of a system's translation of ``text``, a text of the corpus."""
-        return self.run(system) / f"{text}.out"
+        return self.run(system).folder / f"{text}.out"
+
+    def is_translated(self, system: System, output: Path) -> bool:
+        """True if ``output`` is newer than the system's weights."""
+        weights = self.run(system).folder / "weights.txt.gz"
+        return output.exists() and output.stat().st_mtime >= weights.stat().st_mtime
 
     def source(self, text: str) -> Path:
         """The source side of ``text``."""
@@ -79,51 +79,58 @@ class Place:
         """The target side of ``text``."""
         return self.data / f"{text}.{self.corpus.languages[1]}.gz"
 
+    def job(self, system: System) -> mpitune.Job:
+        """The system's job."""
+        store = self.runs / f"{system.store or Path(system.job).stem}-store"
+        folders = {"run.dir": self._folder(system.name), "run.store": store}
+        initial = {"learner.initial_weights": self._folder(system.initial)} if system.initial else {}
+        return mpitune.Job(JOBS / system.job).replace({**folders, **initial, **system.settings, **self.settings})
+
     def train(self, systems: Sequence[System]) -> None:
         """Train each system, or resume its training; finished runs stay unchanged."""
         for system in systems:
-            self._mpitune("train", system)
+            print(f"\n== {system.name}: train", flush=True)
+            on_ranks(self.ranks, "train", self.job(system))
 
     def translate(self, systems: Sequence[System], texts: Sequence[str]) -> None:
         """Translate with the runs' weights, unless a translation is newer than its weights."""
         # Text by text, because the store holds the grammars of the text translated last.
         for text in texts:
             for system in systems:
-                output, weights = self.output(system, text), self.weights(system)
-                if not output.exists() or output.stat().st_mtime < weights.stat().st_mtime:
-                    files = "--input", str(self.source(text)), "--output", str(output)
-                    self._mpitune("decode", system, *files, "--weights", str(weights))
-
-    def given(self, system: System) -> list[str]:
-        """All settings of the system's job, ``table.key=value``."""
-        store = self.runs / f"{system.store or Path(system.job).stem}-store"
-        initial = RunFolder(self._run_of(system.initial)).result
-        start = [f"learner.initial_weights={initial}"] if system.initial else []
-        return [f"run.dir={self.run(system)}", f"run.store={store}", *start, *system.settings, *self.settings]
-
-    def _mpitune(self, command: str, system: System, *more: str) -> None:
-        given = [word for setting in self.given(system) for word in ("--set", setting)]
-        words = ["mpirun", "-n", str(self.ranks), "mpitune", command, str(JOBS / system.job), *given, *more]
-        print(f"\n== {system.name}: {command}", flush=True)
-        done = subprocess.run(words, env={**os.environ, "MPITUNE_DATA": str(self.data.parent)}, check=False)
-        if done.returncode:
-            sys.exit(done.returncode)
-
-    def epochs(self, system: System) -> list[dict[str, Any]]:
-        """Metrics of a system's epochs."""
-        return [json.loads(line) for _, line in lines(self.run(system) / "metrics.jsonl")]
+                output = self.output(system, text)
+                if not self.is_translated(system, output):
+                    print(f"\n== {system.name}: decode", flush=True)
+                    files = "--input", self.source(text), "--output", output
+                    on_ranks(self.ranks, "decode", self.job(system), *files)
 
     def scores(self, systems: Sequence[System], text: str) -> list[Score]:
         """Score the systems on ``text``; each but the first is tested against the first."""
-        return self.scores_of_runs([(system.name, [system]) for system in systems], text)
+        return self.evaluate({system.name: [system] for system in systems}, text).scores
 
-    def scores_of_runs(self, systems: Sequence[tuple[str, Sequence[System]]], text: str) -> list[Score]:
-        """The same for systems that have several runs each, with a name for each system."""
-        references = [("reference", read(self.reference(text)))]
-        translations = [
-            SystemRuns(name, [(run.name, read(self.output(run, text))) for run in runs]) for name, runs in systems
-        ]
-        return evaluate(references, translations, test="ar" if len(systems) > 1 else None).scores
+    def evaluate(self, systems: Mapping[str, Sequence[System]], text: str) -> Evaluation:
+        """The same for systems that have several runs each."""
+        translations = {name: [read(self.output(run, text)) for run in runs] for name, runs in systems.items()}
+        return mpitune.evaluate(translations, read(self.reference(text)), test="ar" if len(systems) > 1 else None)
+
+
+def on_ranks(ranks: int, command: str, job: mpitune.Job, *more: str | Path) -> str:
+    """Run a command of mpitune on a job by mpirun; returns what it tells on standard error, which is shown too.
+
+    Only a launcher starts several processes. The job is in a file beside its run folder.
+    """
+    file = Path(f"{job['run.dir']}.toml")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(job.to_toml(), encoding="utf-8")
+    words = ["mpirun", "-n", str(ranks), "mpitune", command, str(file), *map(str, more)]
+    told = ""
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            sys.stderr.write(line)
+            told += line
+    if process.returncode:
+        sys.exit(process.returncode)
+    return told
 
 
 def read(file: Path) -> list[str]:
@@ -134,7 +141,8 @@ def read(file: Path) -> list[str]:
 def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[Place, argparse.Namespace]:
     """Parse the options of ``parser`` and those common to all scripts; returns the place that they choose, and them.
 
-    The corpus is that of the option --corpus, if ``parser`` has it, else Multi30k.
+    The corpus is that of the option --corpus, if ``parser`` has it, else Multi30k. Jobs find its files by MPITUNE_DATA,
+    which --small changes.
     """
     parser.add_argument("--ranks", type=int, default=2, help="number of MPI ranks (default 2)")
     parser.add_argument(
@@ -145,13 +153,24 @@ def place(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> t
     corpus = corpora()[getattr(options, "corpus", MULTI30K.name)]
     if "MPITUNE_DATA" not in os.environ:
         sys.exit(f"{parser.prog}: MPITUNE_DATA is not set: set it to the folder that contains {corpus.name}/")
-    data, runs = Path(os.environ["MPITUNE_DATA"]) / corpus.name, JOBS / "runs"
-    epochs = (f"learner.epochs={options.epochs}",) if options.epochs else ()
-    if not options.small:
-        return Place(data, runs, options.ranks, epochs, corpus), options
-    small = runs / "small"
-    _cut(data, small / corpus.name)
-    return Place(small / corpus.name, small, options.ranks, ("learner.epochs=2",), corpus), options
+    data, runs = Path(os.environ["MPITUNE_DATA"]).resolve(), JOBS / "runs"
+    settings = {"learner.epochs": options.epochs} if options.epochs else {}
+    if options.small:
+        runs, settings = runs / "small", {"learner.epochs": 2}
+        (runs / corpus.name).mkdir(parents=True, exist_ok=True)
+        for file in (data / corpus.name).iterdir():
+            most = sys.maxsize if ".arpa" in file.name else _SOME if file.name.startswith(("train", "lm")) else _FEW
+            cut(file, runs / corpus.name / file.name, most)
+        data = runs
+    os.environ["MPITUNE_DATA"] = str(data)
+    return Place(data / corpus.name, runs, options.ranks, settings, corpus), options
+
+
+def cut(file: Path, beginning: Path, most: int) -> None:
+    """Write the first ``most`` lines of a gzipped ``file``, if they are not there."""
+    if not beginning.exists():
+        with gzip.open(file, "rt", encoding="utf-8") as whole, gzip.open(beginning, "wt", encoding="utf-8") as part:
+            part.writelines(islice(whole, most))
 
 
 def written(where: Place, options: argparse.Namespace) -> Path:
@@ -161,16 +180,9 @@ def written(where: Place, options: argparse.Namespace) -> Path:
     return folder
 
 
-def _cut(data: Path, small: Path) -> None:
-    """Write the beginnings of all texts into ``small``."""
-    small.mkdir(parents=True, exist_ok=True)
-    for file in data.iterdir():
-        most = _SOME if file.name.startswith(("train", "lm")) else _FEW
-        if ".arpa" in file.name:
-            most = sys.maxsize
-        if not (cut := small / file.name).exists():
-            with gzip.open(file, "rt", encoding="utf-8") as whole, gzip.open(cut, "wt", encoding="utf-8") as part:
-                part.writelines(islice(whole, most))
+def starred(score: Score) -> str:
+    """BLEU; ``*``: it differs significantly from that of the first system."""
+    return f"{score.bleu:.2f}{'*' * (score.p_value is not None and score.p_value < LEVEL)}"
 
 
 def show(rows: Sequence[Sequence[str]]) -> str:

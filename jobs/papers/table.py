@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
 from corpora import Corpus, corpora
 from systems import LEVEL, MULTI30K, Place, System, place, show
-from training_set import ALL, REFIT, WORDS, learned, refitted
+from training_set import ALL, DENSE, WORDS, learned, refitted
 
-from mpitune.corpus.weights import read_weights
-from mpitune.run_folder.run_state import chosen_epoch, dense_start_is_best, dense_start_score, devtest_scores
-
-DENSE = "features.templates=[]"
-PRINTED = "learner.preset=simianer2012"
+PRINTED = {"learner.preset": "simianer2012"}
 
 
 @dataclass(frozen=True)
@@ -39,52 +35,49 @@ class Row(System):
 
 def rows_of(corpus: Corpus) -> Iterator[Row]:
     """The lines of the table of ``corpus``."""
-    dev, other = corpus.dev, corpus.other_domain
-    yield Row("mira", dev, ("learner.method=mira", "learner.algorithm=itermix"), "MIRA", "dev", "dense")
-    yield Row("dev", dev, (), "1 SGD", "dev", "dense", seeds=True)
-    for template in ("id", "source-bigram", "shape"):
-        yield Row(f"dev-{template}", dev, (f'features.templates=["{template}"]',), "1 SGD", "dev", f"+ {template}")
-    yield Row("dev-sparse", dev, (ALL,), "1 SGD", "dev", "all")
-    yield Row("paper-dev", dev, (PRINTED,), "1 SGD, as printed", "dev", "dense")
-    yield Row("paper-dev-sparse", dev, (PRINTED, ALL), "1 SGD, as printed", "dev", "all")
-    first, again = corpus.tabulated[0], "1 SGD, dense weights"
-    for algorithm, title, features, named in (
+    dev, first = corpus.dev, corpus.tabulated[0]
+    sparse = {"features.templates": ALL}
+    yield Row("mira", dev, {"learner.method": "mira", "learner.algorithm": "itermix"}, "MIRA", "dev", "dense")
+    yield Row("dev", dev, {}, "1 SGD", "dev", "dense", seeds=True)
+    for template in ALL:
+        yield Row(f"dev-{template}", dev, {"features.templates": [template]}, "1 SGD", "dev", f"+ {template}")
+    yield Row("dev-sparse", dev, sparse, "1 SGD", "dev", "all")
+    yield Row("paper-dev", dev, PRINTED, "1 SGD, as printed", "dev", "dense")
+    yield Row("paper-dev-sparse", dev, {**PRINTED, **sparse}, "1 SGD, as printed", "dev", "all")
+    again = "1 SGD, dense weights"
+    for algorithm, title, templates, named in (
         ("itersel", "4 IterSelSGD", DENSE, "dense"),
         ("mix", "2 MixSGD", ALL, "all"),
         ("itermix", "3 IterMixSGD", ALL, "all"),
     ):
-        yield _row(learned(corpus, first, algorithm, features), title, f"{first:,} of train", named)
+        yield _row(learned(corpus, first, algorithm, templates), title, f"{first:,} of train", named)
     for size in corpus.tabulated:
-        templates = ((ALL, "all"), (WORDS, "all, words")) if size == first else ((WORDS, "all, words"),)
-        for features, named in templates:
-            text = f"{size:,} of train"
-            yield _row(learned(corpus, size, "itersel", features), "4 IterSelSGD", text, named, seeds=True)
-            yield _row(refitted(corpus, size, features), again, f"{text}, then dev", named, seeds=True)
-    if other is not None:
-        name, store = other[0], f"{corpus.name}-{other[0]}"
-        texts = (*_texts(corpus, "data", other[0]), *_texts(corpus, "data.devtest", other[1]))
+        for templates, named in ((ALL, "all"), (WORDS, "all, words")):
+            if size == first or templates == WORDS:
+                text = f"{size:,} of train"
+                yield _row(learned(corpus, size, "itersel", templates), "4 IterSelSGD", text, named, seeds=True)
+                yield _row(refitted(corpus, size, templates), again, f"{text}, then dev", named, seeds=True)
+    if corpus.other_domain is not None:
+        name, chosen_on = corpus.other_domain
+        store = f"{corpus.name}-{name}"
+        texts = {**_texts(corpus, "data", name), **_texts(corpus, "data.devtest", chosen_on)}
+        words = {"features.templates": WORDS}
         yield Row("other", dev, texts, "1 SGD", name, "dense", seeds=True, store=store)
-        yield Row("other-sparse", dev, (*texts, ALL), "1 SGD", name, "all", seeds=True, store=store)
-        yield Row("other-words", dev, (*texts, WORDS), "1 SGD", name, "all, words", seeds=True, store=store)
-        on_both, settings = f"{first:,} of train, then {name}", (*texts, ALL, REFIT)
-        initial = learned(corpus, first, "itersel").name
-        yield Row("refitted-other", dev, settings, again, on_both, "all", seeds=True, initial=initial, store=store)
+        yield Row("other-sparse", dev, {**texts, **sparse}, "1 SGD", name, "all", seeds=True, store=store)
+        yield Row("other-words", dev, {**texts, **words}, "1 SGD", name, "all, words", seeds=True, store=store)
+        refit = replace(refitted(corpus, first), name="refitted-other", store=store)
+        refit = replace(refit, settings={**texts, **refit.settings})
+        yield _row(refit, again, f"{first:,} of train, then {name}", "all", seeds=True)
 
 
 def _row(system: System, algorithm: str, tuned_on: str, features: str, *, seeds: bool = False) -> Row:
-    return Row(
-        **{each.name: getattr(system, each.name) for each in fields(System)},
-        algorithm=algorithm,
-        tuned_on=tuned_on,
-        features=features,
-        seeds=seeds,
-    )
+    return Row(**vars(system), algorithm=algorithm, tuned_on=tuned_on, features=features, seeds=seeds)
 
 
-def _texts(corpus: Corpus, table: str, text: str) -> tuple[str, str]:
+def _texts(corpus: Corpus, table: str, text: str) -> dict[str, object]:
     """Settings that make ``text``, a text of the corpus, the data of ``table``."""
     source, target = (f"${{MPITUNE_DATA}}/{corpus.name}/{text}.{language}.gz" for language in corpus.languages)
-    return f'{table}.source="{source}"', f'{table}.references=["{target}"]'
+    return {f"{table}.source": source, f"{table}.references": [target]}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -117,7 +110,7 @@ def runs(row: Row, seeds: int) -> list[Row]:
 def _with_seed(row: Row, seed: int) -> Row:
     """The same system with another seed; if it starts from another system's weights, from those with this seed."""
     initial = f"{row.initial}-{seed}" if row.initial else ""
-    settings = *row.settings, f"run.seed={seed}"
+    settings = {**row.settings, "run.seed": seed}
     return replace(row, name=f"{row.name}-{seed}", settings=settings, initial=initial)
 
 
@@ -132,18 +125,16 @@ def table(rows: Sequence[Row], where: Place, seeds: int = 1) -> str:
     cells = [["", "algorithm", "tuned on", "features", "runs", "active", "epoch", "devtest", *tests, "minutes", "GB"]]
     bleu = {test: _scores(rows, test, where, seeds) for test in tests}
     for n, row in enumerate(rows):
-        epochs = where.epochs(row)
-        best = epochs[chosen_epoch(devtest_scores(epochs)) - 1]
-        epoch, score = f"{best['epoch']} of {len(epochs)}", best["devtest_bleu"]
-        if dense_start_is_best(epochs):
-            epoch, score = "dense start", dense_start_score(epochs)
+        run = where.run(row)
+        epochs = run.metrics
+        best, score = epochs.result
+        epoch = f"{best} of {len(epochs)}" if best else "dense start"
         minutes = sum(each["seconds"] for each in epochs) / 60
-        features = f"{len(read_weights(where.weights(row))):,}"
         devtest = "" if score is None else f"{score:.2f}"
         about = [_letter(n), row.algorithm, row.tuned_on, row.features, str(len(runs(row, seeds)))]
         scores = (bleu[test][n] for test in tests)
         memory = max(peak for each in epochs for peak in each["peak_memory_bytes"]) / 1e9
-        cells.append([*about, features, epoch, devtest, *scores, f"{minutes:.1f}", f"{memory:.1f}"])
+        cells.append([*about, f"{len(run.weights):,}", epoch, devtest, *scores, f"{minutes:.1f}", f"{memory:.1f}"])
     return show(cells)
 
 
@@ -153,7 +144,7 @@ def _scores(rows: Sequence[Row], test: str, where: Place, seeds: int) -> list[st
     cells = []
     for first in rows:
         order = [first, *(row for row in rows if row is not first)]
-        found = where.scores_of_runs([(row.name, runs(row, seeds)) for row in order], test)
+        found = where.evaluate({row.name: runs(row, seeds) for row in order}, test).scores
         different = sorted(
             letters[score.system] for score in found[1:] if score.p_value is not None and score.p_value < LEVEL
         )

@@ -8,26 +8,25 @@ from __future__ import annotations
 from corpora import Corpus
 from systems import System
 
-ALL = 'features.templates=["id", "source-bigram", "shape"]'
+Templates = tuple[str, ...]
+DENSE = ()
+ALL = ("id", "source-bigram", "shape")
 """The templates of Simianer, Riezler and Dyer (ACL 2012)."""
-WORDS = 'features.templates=["id", "source-bigram", "shape", "word-pair", "target-words"]'
-REFIT = "learner.tune=dense"
+WORDS = (*ALL, "word-pair", "target-words")
+SUFFIX = {DENSE: "-dense", ALL: "", WORDS: "-words"}
+"""Of names, by the templates."""
 
 
-def learned(corpus: Corpus, size: int, algorithm: str, features: str = ALL, *, k: int | None = None) -> System:
+def learned(corpus: Corpus, size: int, algorithm: str, templates: Templates = ALL, *, k: int | None = None) -> System:
     """``algorithm`` on the first ``size`` training sentences; ``k``: features to be selected, if not the default."""
-    name = f"{algorithm}{_suffix(features)}-{size}" + (f"-{k}" if k else "")
-    select = (f"select.k={k}",) if k else ()
-    settings = features, f"learner.algorithm={algorithm}", f"data.limit={size}", *select
+    name = f"{algorithm}{SUFFIX[templates]}-{size}" + (f"-{k}" if k else "")
+    select = {"select.k": k} if k else {}
+    settings = {"features.templates": templates, "learner.algorithm": algorithm, "data.limit": size, **select}
     return System(name, corpus.train, settings, store=f"{corpus.name}-train-{size}")
 
 
-def refitted(corpus: Corpus, size: int, features: str = ALL) -> System:
+def refitted(corpus: Corpus, size: int, templates: Templates = ALL) -> System:
     """The weights of algorithm 4 on ``size`` training sentences, the dense ones then tuned on the development set."""
-    initial = learned(corpus, size, "itersel", features)
-    name = f"refitted{_suffix(features)}-{size}"
-    return System(name, corpus.dev, (features, REFIT), initial=initial.name)
-
-
-def _suffix(features: str) -> str:
-    return {ALL: "", WORDS: "-words"}.get(features, "-dense")
+    settings = {"features.templates": templates, "learner.tune": "dense"}
+    initial = learned(corpus, size, "itersel", templates).name
+    return System(f"refitted{SUFFIX[templates]}-{size}", corpus.dev, settings, initial=initial)

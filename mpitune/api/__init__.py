@@ -1,7 +1,7 @@
 """The public names of mpitune, which `mpitune` itself passes on; the command line is a layer over them.
 
 - `job`: `Job`, from a file, a mapping or keywords
-- `runs`: `train`, and `Run`, a run folder
+- `runs`: `train`, `prepare`, and `Run`, a run folder
 - `weights`: `Weights`, by feature
 - `decoder`: `Decoder`, which translates, and `Hypothesis`
 - `opened`: a job's decoder, opened with the stores that it needs

@@ -14,17 +14,29 @@ from mpitune.api.call import alone, collective
 from mpitune.api.decoder import Decoder
 from mpitune.api.job import Job, as_job, load_plugins_of, note
 from mpitune.api.weights import Weights
+from mpitune.config import spec
 from mpitune.config.load import load
 from mpitune.corpus.lines import read_text
 from mpitune.errors import MpituneError
+from mpitune.exchange.comm import Comm
 from mpitune.report.readable import rule_in_words
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_metrics
-from mpitune.run_folder.run_state import RunState, read_state
+from mpitune.run_folder.run_state import (
+    RunState,
+    chosen_epoch,
+    dense_start_is_best,
+    dense_start_score,
+    devtest_scores,
+    read_state,
+)
 from mpitune.runtime.log import LOG
+from mpitune.runtime.signals import StopFlag
+from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.store import rules_firing
-from mpitune.training import loop
+from mpitune.training import job_inputs, loop
 from mpitune.training.hosts import check_hosts
+from mpitune.training.open_run import open_fitted
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -61,8 +73,38 @@ def train(
     return Run(keys.run.dir)
 
 
+def prepare(job: Job | str | os.PathLike[str] | Mapping[str, Any], comm: MPI.Intracomm | None = None) -> list[str]:
+    """Build the store of ``job``, which `train` would otherwise build; returns the names of the files made.
+
+    Collective over ``comm``, as `train` is; the errors are those of `train`.
+    """
+    with collective(comm) as processes:
+        keys = processes.bcast(as_job(job).keys)
+        note(keys, processes)
+        return build_store(keys, processes)
+
+
+def build_store(job: spec.Job, comm: Comm) -> list[str]:
+    """`prepare` on the processes ``comm``."""
+    store, sources = job.run.store, job_inputs.sources(job)
+    with StopFlag():
+        made = extract_and_build(comm, sources, store, store)
+        if sources.train is not None:
+            open_fitted(comm, job, sources, store)
+    return made
+
+
 class Metrics(list[dict[str, Any]]):
     """The figures of each epoch: keys as in metrics.jsonl, which mpitune/README.md lists."""
+
+    @property
+    def result(self) -> tuple[int, float | None]:
+        """The epoch whose weights are the result, 0 for the dense start, and its score on devtest, None without one."""
+        if dense_start_is_best(self):
+            return 0, dense_start_score(self)
+        scores = devtest_scores(self)
+        epoch = chosen_epoch(scores)
+        return epoch, scores[epoch - 1] if epoch else None
 
     def table(self) -> Any:
         """A pandas DataFrame with a row for each epoch, without what is no single number.

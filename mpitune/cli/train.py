@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from mpitune.api.runs import build_store
 from mpitune.cli.job import load_job
 from mpitune.cli.output import print_message
 from mpitune.config.spec import MAX_SEED, Job
@@ -19,12 +20,9 @@ from mpitune.exchange.comm import Comm
 from mpitune.files import free_space, is_file, open_to_read
 from mpitune.run_folder.layout import RunFolder, run_folders
 from mpitune.runtime.memory import machine_memory
-from mpitune.runtime.signals import StopFlag
-from mpitune.store.extract_grammars import extract_and_build
 from mpitune.store.inputs import check_files
 from mpitune.training import job_inputs, loop
 from mpitune.training.hosts import differences, look_around
-from mpitune.training.open_run import open_fitted
 
 
 def run_train(options: argparse.Namespace, comm: Comm) -> None:
@@ -82,13 +80,9 @@ def _program_note(job: Job) -> str:
 def run_prepare(options: argparse.Namespace, comm: Comm) -> None:
     """Build the job's store, which train would otherwise build."""
     job = load_job(options, comm)
-    store, sources = job.run.store, job_inputs.sources(job)
-    with StopFlag():
-        made = extract_and_build(comm, sources, store, store)
-        if sources.train is not None:
-            open_fitted(comm, job, sources, store)
+    made = build_store(job, comm)
     told = f"{', '.join(made)} made" if made else "up to date"
-    comm.on_root(print, printable(f"{store}: {told}"), flush=True)
+    comm.on_root(print, printable(f"{job.run.store}: {told}"), flush=True)
 
 
 TITLES = ("host", "ranks", "cores", "memory", "disk free", "clock", "round trip", "bandwidth", "processor")

@@ -12,6 +12,7 @@ from support.mpi import mpirun
 from support.tiny import DEVTEST, Tiny
 
 import mpitune
+from mpitune.api.runs import Metrics
 from mpitune.report.html import write_report
 from mpitune.training import online_epoch
 
@@ -32,6 +33,26 @@ def test_a_run_is_that_of_the_command(tiny: Tiny, cli: Cli, tmp_path: Path, caps
     assert run.weights == mpitune.Weights.read(tmp_path / "command") and run.weights_of(1) == run.weights
     assert run.config["learner.epochs"] == 2
     assert "<mpitune.Run" in repr(run) and "done, epoch 2" in repr(run)
+
+
+def test_a_store_is_prepared_once(tiny: Tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = mpitune.Job(tiny.job_file(tmp_path / "run", **DEVTEST)).replace({"run.store": tmp_path / "store"})
+    assert "data.npz" in mpitune.prepare(job) and mpitune.prepare(job) == []
+    assert capsys.readouterr() == ("", "") and not (tmp_path / "run" / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("scores", "dense", "result"),
+    [([], None, (0, None)), ([None, None], None, (2, None)), ([1.0, 3.0, 3.0], 2.0, (2, 3.0)), ([1.0], 2.0, (0, 2.0))],
+)
+def test_the_epoch_that_is_the_result(
+    scores: list[float | None], dense: float | None, result: tuple[int, float | None]
+) -> None:
+    """The first of the best on devtest, the last one without it; 0 for a dense start that is better than all."""
+    metrics = Metrics({"devtest_metric": None, "devtest_bleu": score} for score in scores)
+    for first in metrics[:1]:
+        first["devtest_bleu_dense"] = dense
+    assert metrics.result == result
 
 
 def test_reports_of_runs(tiny: Tiny, tmp_path: Path) -> None:
