@@ -15,6 +15,7 @@ import pytest
 from support.markdown import cells
 from support.scripts import scripts_in
 
+import mpitune
 from mpitune.lm.arpa import read_arpa
 
 
@@ -227,6 +228,27 @@ def test_the_best_of_the_grid(
     assert rows[-1]["mean"] == "no numbers" and len(rows) == 38
     # 34 points, the defaults unless they are one of these, and four more seeds of the best three.
     assert len(written(news / "work" / "results.jsonl")) == 34 + 4 + 3 * 4
+
+
+def test_a_run_without_numbers_is_a_result(
+    scripts: Callable[[str], ModuleType], news: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other error ends the script."""
+    runs, settings = scripts("results"), scripts("settings")
+    task = runs.Task(scripts("builders").make(scripts("making").Asked(news / "work"), "nc"), settings.DEFAULTS, 1)
+    message = "epoch 1: found NaN or infinite weights, expected numbers"
+
+    def train(job: mpitune.Job) -> None:
+        raise mpitune.DataError(message)
+
+    monkeypatch.setattr(runs.mpitune, "prepare", lambda job: [])
+    monkeypatch.setattr(runs.mpitune, "train", train)
+    result = runs.run(task)
+    assert (result["error"], result["bleu"], result["epochs"]) == ("NaN or infinite weights", None, 0)
+    assert list(result["core_seconds"]) == ["train"] and json.loads(json.dumps(result)) == result
+    message = "corpus.de:7: found 3 fields, expected 2"
+    with pytest.raises(mpitune.DataError, match=r"corpus.de:7"):
+        runs.run(task)
 
 
 def test_epochs_that_are_results(scripts: Callable[[str], ModuleType]) -> None:

@@ -104,6 +104,7 @@ class Study:
     def translate(self, settings: Sequence[Setting]) -> None:
         """Translate the test sets, unless a translation is newer than the global weights."""
         self.where.train([self.model])
+        self.where.run(self.system).folder.mkdir(exist_ok=True)
         # Text by text, as in systems.py.
         for text in TESTS:
             for setting in settings:
