@@ -14,9 +14,11 @@ from mpitune.api.call import alone, collective
 from mpitune.api.decoder import Decoder
 from mpitune.api.job import Job, as_job, note
 from mpitune.api.weights import Weights
+from mpitune.config import spec
 from mpitune.config.load import load
 from mpitune.corpus.lines import read_text
 from mpitune.errors import MpituneError
+from mpitune.exchange.comm import Comm
 from mpitune.report.readable import rule_in_words
 from mpitune.run_folder.layout import RunFolder
 from mpitune.run_folder.reader import Epoch, read_epochs, read_metrics
@@ -55,10 +57,21 @@ def train(
     """
     with collective(comm, verbose=verbose) as processes:
         keys = processes.bcast(as_job(job).keys)
-        note(keys, processes)
-        check_hosts(processes, keys)
-        loop.train(keys, processes, resume=resume)
+        _learn(keys, processes, resume)
     return Run(keys.run.dir)
+
+
+def train_alone(job: Job, *, verbose: bool) -> Run:
+    """As `train`, in this process alone, whatever others mpirun has started."""
+    with alone(verbose=verbose) as process:
+        _learn(job.keys, process, "auto")
+    return Run(job.keys.run.dir)
+
+
+def _learn(job: spec.Job, comm: Comm, resume: Literal["auto", "never", "must"]) -> None:
+    note(job, comm)
+    check_hosts(comm, job)
+    loop.train(job, comm, resume=resume)
 
 
 class Metrics(list[dict[str, Any]]):

@@ -75,7 +75,7 @@ def score_of(entry: Entry) -> float:
     """
     if entry.text.lstrip().startswith("{"):
         score = json.loads(entry.text).get("score") if '"score"' in entry.text else None
-        return float(score) if type(score) in (int, float) and abs(score) <= LARGEST_NUMBER else 0.0
+        return float(score) if isinstance(score, int | float) and abs(score) <= LARGEST_NUMBER else 0.0
     with suppress(ValueError, IndexError):
         return parse_number(split_fields(entry.text)[entry.field + 1].strip(" \t\r"))
     return 0.0
