@@ -57,13 +57,13 @@ def collective(given: MPI.Intracomm | None, *, verbose: bool = False) -> Iterato
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """A call that this process makes alone, whatever other ranks do."""
+def alone(*, verbose: bool = False) -> Iterator[Comm]:
+    """A call that this process makes alone, whatever other ranks do. ``verbose``: as for `collective`."""
     if _is_within:
-        yield
+        yield SERIAL_COMM
         return
-    with _guest(SERIAL_COMM, verbose=False):
-        yield
+    with _guest(SERIAL_COMM, verbose):
+        yield SERIAL_COMM
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from mpitune.api.call import alone
 from mpitune.api.decoder import Hypothesis
 from mpitune.api.job import Job
-from mpitune.api.runs import train
+from mpitune.api.runs import train_alone
 from mpitune.api.tools import Lines, texts_of
 from mpitune.api.weights import Weights
 from mpitune.array_files.atomic import check_output, open_output, write_text
@@ -26,6 +26,7 @@ from mpitune.decoder.lists.notation import FORMATS, Notation
 from mpitune.decoder.lists.stream import read_lists, score_of
 from mpitune.errors import DataError, UsageError
 from mpitune.files import temporary_folder
+from mpitune.learner.methods import METHODS
 from mpitune.metrics.minimum_bayes_risk import ExpectedGain
 from mpitune.metrics.tuning_metric import METRICS, Metric, known_metrics
 
@@ -127,7 +128,7 @@ class NBest:
         self,
         references: Lines | Sequence[Lines] = (),
         *,
-        method: str = "mira",
+        method: str = "minrisk",
         metric: str | Mapping[str, float] = "bleu",
         devtest: tuple[NBest, Lines | Sequence[Lines]] | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -138,7 +139,9 @@ class NBest:
 
         ``references``: by number of the sentence, one text or several; none where ``metric`` names metrics of the
         hypotheses. ``devtest``: lists, and their references, on which the best epoch is chosen. ``folder``: keeps the
-        run. ``verbose``: as for `train`. ``tables``: further keys of the job, such as ``learner={"epochs": 5}``.
+        run. ``verbose``: as for `train`. ``tables``: further keys of the job, such as ``learner={"epochs": 5}``, and
+        ``run={"seed": 2}``. A method that learns once per epoch from all lists has one epoch by default: lists stay as
+        they are.
 
         Raises UsageError for keys that do not fit, DataError for hypotheses or references that do not.
         """
@@ -148,10 +151,13 @@ class NBest:
             if devtest is not None:
                 lists, texts = devtest
                 data["devtest"] = lists._files(beside, "devtest", texts, columns)
-            given = {"data": data, "decoder": {"backend": "lists"}, "learner": {"method": method, "metric": metric}}
+            learner: dict[str, Any] = {"method": method, "metric": metric}
+            if method in METHODS and METHODS[method].is_batch:
+                learner["epochs"] = 1
+            given = {"data": data, "decoder": {"backend": "lists"}, "learner": learner}
             job = Job(given, run={"dir": beside / "run" if folder is None else Path(folder).absolute()})
             try:
-                return train(job.replace(**tables), verbose=verbose).weights
+                return train_alone(job.replace(**tables), verbose=verbose).weights
             except DataError as error:
                 read = {"tuned": self} if devtest is None else {"tuned": self, "devtest": devtest[0]}
                 raise _by_sentence(error, beside, read) from None

@@ -67,10 +67,21 @@ def train(
     """
     with collective(comm, verbose=verbose) as processes:
         keys = processes.bcast(as_job(job).keys)
-        note(keys, processes)
-        check_hosts(processes, keys)
-        loop.train(keys, processes, resume=resume)
+        _learn(keys, processes, resume)
     return Run(keys.run.dir)
+
+
+def train_alone(job: Job, *, verbose: bool) -> Run:
+    """As `train`, in this process alone, whatever others mpirun has started."""
+    with alone(verbose=verbose) as process:
+        _learn(job.keys, process, "auto")
+    return Run(job.keys.run.dir)
+
+
+def _learn(job: spec.Job, comm: Comm, resume: Literal["auto", "never", "must"]) -> None:
+    note(job, comm)
+    check_hosts(comm, job)
+    loop.train(job, comm, resume=resume)
 
 
 def prepare(job: Job | str | os.PathLike[str] | Mapping[str, Any], comm: MPI.Intracomm | None = None) -> list[str]:

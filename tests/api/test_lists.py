@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from support.commands import Cli
@@ -59,7 +60,7 @@ def test_files(lists: NBest, tmp_path: Path) -> None:
 
 def test_weights_are_those_of_the_command(lists: NBest, cli: Cli, tmp_path: Path) -> None:
     lists.add_metric("unused", [9.0] * 8)
-    weights = lists.tune(REFERENCES, learner={"epochs": 3}, folder=tmp_path / "run")
+    weights = lists.tune(REFERENCES, method="mira", learner={"epochs": 3}, folder=tmp_path / "run")
     assert "unused" not in weights and mpitune.Run(tmp_path / "run").weights == weights
     lists.write(tmp_path / "lists")
     (tmp_path / "refs").write_text("".join(f"{line}\n" for line in REFERENCES))
@@ -71,6 +72,20 @@ def test_weights_are_those_of_the_command(lists: NBest, cli: Cli, tmp_path: Path
     assert mpitune.Weights.read(tmp_path / "runs" / "job") == weights
     done = cli("rerank", tmp_path / "job.toml", "--input", tmp_path / "lists")
     assert done.output.splitlines() == lists.rerank(weights)
+
+
+def test_tuned_in_one_process(lists: NBest) -> None:
+    """Other ranks of a script need not call it."""
+    with patch("mpitune.api.call.connect", side_effect=AssertionError):
+        assert lists.tune(REFERENCES)
+
+
+def test_batch_methods_have_one_epoch(lists: NBest, tmp_path: Path) -> None:
+    """More would search the same lists again."""
+    for method, given, epochs in (("minrisk", {}, 1), ("minrisk", {"learner": {"epochs": 2}}, 2), ("mira", {}, 20)):
+        folder = tmp_path / f"{method}{epochs}"
+        lists.tune(REFERENCES, method=method, folder=folder, **given)
+        assert len(mpitune.Run(folder).metrics) == epochs
 
 
 def test_a_metric_of_ones_own(lists: NBest) -> None:
@@ -130,7 +145,7 @@ def test_the_oracle_by_a_metric_of_ones_own(lists: NBest) -> None:
 def test_sentences_with_their_line_ends(lists: NBest) -> None:
     """As ``list(open(...))`` has them; they are not two lines each."""
     lines = [f"{line}\n" for line in REFERENCES]
-    assert lists.tune(lines, learner={"epochs": 2}) == lists.tune(REFERENCES, learner={"epochs": 2})
+    assert lists.tune(lines) == lists.tune(REFERENCES)
     assert lists.oracle(lines) == REFERENCES
 
 
