@@ -188,8 +188,8 @@ class Decoder:
         for number, sentence in enumerate(sentences):
             if "\n" in sentence:
                 raise UsageError(f"sentence {number}: found a line end in {sentence[:60]!r}, expected one line")
-        with alone():
-            if self._opened is None or not self._numbers.keys() >= set(sentences):
+        if self._opened is None or not self._numbers.keys() >= set(sentences):
+            with alone():
                 self._open(list(dict.fromkeys(sentences)))
         opened = self._opened
         assert opened is not None  # opened above
