@@ -40,11 +40,15 @@ def logged_to(file: Path, *, rank: int = 0, size: int = 1) -> Iterator[None]:
         to_file = _LogFile(file, encoding="utf-8", errors="backslashreplace")
     to_file.setFormatter(_OneLine(_line(rank, size), "%Y-%m-%d %H:%M:%S"))
     to_file.setLevel(_level(rank))
+    level = LOG.level
+    # The file has all that it should have, whoever has begun the run.
+    LOG.setLevel(min(level or logging.CRITICAL, _level(rank)))
     LOG.addHandler(to_file)
     try:
         yield
     finally:
         LOG.removeHandler(to_file)
+        LOG.setLevel(level)
         to_file.close()
 
 
