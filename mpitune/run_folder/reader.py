@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -217,7 +217,10 @@ def read_record(path: Path) -> Record:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """All figures of each epoch in a metrics.jsonl; none if it is missing. Raises DataError for a damaged file."""
-    found: list[dict[str, Any]] = []
+    return list(_metrics_of_epochs(path))
+
+
+def _metrics_of_epochs(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in lines(path) if is_file(path) else ():
         try:
             metrics = json.loads(line)
@@ -225,14 +228,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             metrics = None
         if not isinstance(metrics, dict):
             raise DataError.at(path, number, found=repr(line[:60]), expected="a JSON object, the figures of an epoch")
-        found.append(metrics)
-    return found
+        yield metrics
 
 
 def read_epochs(path: Path) -> list[Epoch]:
     """Read the epochs of a metrics.jsonl; none if it is missing. Raises DataError if it is damaged."""
     epochs: list[Epoch] = []
-    for number, metrics in enumerate(read_metrics(path), start=1):
+    for number, metrics in enumerate(_metrics_of_epochs(path), start=1):
         values = {spec.name: _metric(path, number, metrics, spec) for spec in fields(Epoch)}
         if values["epoch"] != number:
             raise DataError.at(path, number, found=f"epoch {values['epoch']}", expected=f"epoch {number}")

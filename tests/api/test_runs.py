@@ -93,8 +93,11 @@ def test_an_interrupted_run_goes_on(tiny: Tiny, tmp_path: Path, monkeypatch: pyt
 
     job = tiny.job_file(tmp_path / "run")
     monkeypatch.setattr(online_epoch, "learn_shard", interrupted)
+    # A test that runs in the background may have inherited that it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
         mpitune.train(job)
+    signal.signal(signal.SIGINT, before)
     run = mpitune.Run(tmp_path / "run")
     state = run.state
     assert state is not None and (state.state, state.epoch) == ("stopped", 1)

@@ -428,9 +428,9 @@ def test_lists_beside_a_decoder_are_refused(tmp_path: Path) -> None:
     data = '[data]\nsource = "s"\nreferences = ["r"]\n'
     said = 'data.lists: found beside another decoder, expected decoder.backend = "lists"'
     assert refused(tmp_path, f'{data}lists = ["l"]') == said
+    assert refused(tmp_path, f'{data}join = "bpe"') == said.replace("lists", "join", 1)
     said = 'data.tokenize: found "13a" beside another decoder, whose words are those of its rules, expected'
     assert refused(tmp_path, data, "data.tokenize=13a").startswith(said)
-    assert refused(tmp_path, f'{data}join = "bpe"') == said.replace("lists", "join", 1)
     said = 'features.files: found beside another decoder than decoder.backend = "lists"'
     assert refused(tmp_path, data + FILE) == said
 
