@@ -56,13 +56,14 @@ def test_the_tour_learns_from_a_part_of_it(cli: Cli, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")  # which needs no screen
     for side in ("ja", "en"):
-        (tmp_path / "data" / f"dev.{side}").write_text("\n".join(lines(DEMO / f"dev.{side}")[:50]), encoding="utf-8")
+        (tmp_path / "data" / f"dev.{side}").write_text("\n".join(lines(DEMO / f"dev.{side}")[:25]), encoding="utf-8")
     cells = json.loads((ROOT / "jobs" / "tour.ipynb").read_text())["cells"]
     names: dict[str, Any] = {}
     for cell in cells:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == [] and cell["execution_count"] is None
-            exec("".join(cell["source"]).replace('"data.limit": 300', '"data.limit": 100'), names)
+            source = "".join(cell["source"]).replace('"data.limit": 300, ', '"data.limit": 50, ')
+            exec(source.replace('"learner.epochs": 3', '"learner.epochs": 1'), names)
     assert {"R", "RBS", "WP", "TB"} <= {name.partition(":")[0] for name in names["run"].weights_of(1)}
-    assert names["run"].metrics[-1]["devtest_bleu"] > 3
-    assert len(names["lists"]) == 50 and set(names["weights"]) == {"model", "words"}
+    assert names["run"].metrics[-1]["devtest_bleu"] > 2
+    assert len(names["lists"]) == 25 and set(names["weights"]) == {"model", "words"}

@@ -18,7 +18,7 @@ ARGUMENTS = {
     for action in parser._actions
 }
 NUMBERS = [name for name, (_, action) in ARGUMENTS.items() if action.type not in (None, size, *PATHS)]
-NO_PATHS = {"--template", "train --seeds", "--set", "--find", "--near"}
+NO_PATHS = {"--template", "--metrics", "--mbr", "train --seeds", "--set", "--find", "--near"}
 
 
 def given(name: str, value: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from support.mpi import mpirun
 from support.naive_extract import naive_grammar, random_pairs, read_grammar
 
-from mpitune.cli.extract import WORK
+from mpitune.api.extraction import WORK
 from mpitune.cli.parser import main
 from mpitune.corpus.text import read_bitext, read_sentences
 from mpitune.corpus.vocabulary import Vocabulary
@@ -157,7 +157,7 @@ def test_an_interrupted_extraction_goes_on(bitext: list[str], tmp_path: Path, mo
 def test_work_of_another_input_is_not_kept(bitext: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, output = write(tmp_path / "in", ["a b c"]), tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("mpitune.cli.extract._merge", Mock(side_effect=MachineError("the disk is full")))
+        patch.setattr("mpitune.api.extraction._merge", Mock(side_effect=MachineError("the disk is full")))
         assert extract(bitext, file, output) == 4
     assert len(list((output / WORK).glob("part-*.npz"))) == 1
     assert extract(bitext, write(file, ["f e d", "c b a"]), output) == 0
