@@ -1,4 +1,4 @@
-"""What a plugin imports: features, metrics, column norms and online methods of one's own, each a decorator away.
+"""All that a plugin imports: features, metrics, column norms and online methods of one's own, each a decorator away.
 
 A plugin is a Python file that a job names (``plugins.modules``); a script may register parts in the same way. Its parts
 are then names in the job like those that come with mpitune. A function must give the same result for the same
@@ -69,7 +69,7 @@ LARGEST_SCORE = 10_000
 """Largest absolute value of a sentence's score: sums of 800,000 are then exact in the units of `tuning_metric`."""
 _NAME = re.compile(r"\w[\w+-]*")
 _origin: Origin | None = None
-"""That of the plugin that is being loaded."""
+"""The origin of the plugin that is being loaded."""
 
 
 def template(name: str, prefix: str, in_words: InWords = lambda text: None) -> Callable[[OfRule], OfRule]:
@@ -247,7 +247,7 @@ def _add_template(name: str, prefix: str, in_words: InWords, kind: dict[str, boo
 
 
 def _features(function: Callable[[Any], Iterable[Fired]], prefix: str, of: Any) -> Iterator[Fired]:
-    """What ``function`` fires on a rule or a hypothesis, checked."""
+    """The features that ``function`` fires on a rule or a hypothesis, checked."""
     found = function(of)
     if isinstance(found, str) or not isinstance(found, Iterable):
         _wrong(function, repr(found), "features, each a name or a name and a value")

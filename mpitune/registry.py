@@ -15,7 +15,7 @@ P = TypeVar("P")
 
 
 class Origin(NamedTuple):
-    """Where a part comes from that does not come with mpitune."""
+    """The file of a part that does not come with mpitune, and a digest of its text."""
 
     file: str
     """Its file; of a script, the name of its module."""

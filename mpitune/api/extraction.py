@@ -40,7 +40,7 @@ WORK = ".extraction"
 
 
 class Extracted(NamedTuple):
-    """What `extract` has written."""
+    """The file and the numbers of grammars that `extract` has written."""
 
     input: Path
     """The sentences, each with a tag that names its grammar."""

@@ -87,7 +87,7 @@ class NBest:
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
-        """Those of all lists, in their order: that of the values of a column."""
+        """The hypotheses of all lists, in the order of the values of a column."""
         return list(chain.from_iterable(hypotheses for _, hypotheses in self))
 
     def add_feature(self, name: str, values: Column) -> None:

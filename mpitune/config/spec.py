@@ -94,7 +94,7 @@ class DataKeys:
 
     @property
     def notation(self) -> Notation:
-        """How the lists are written."""
+        """The notation of the lists: format, lines of a list, marks to be taken out."""
         return Notation(self.format, self.nbest, self.counts, self.join)
 
 

@@ -61,7 +61,7 @@ class Spelling(NamedTuple):
     shape: np.ndarray
     """uint64 [32, 32]: hashes of the names of shapes, by the flags of the source side and of the target side."""
     listed: Listed
-    """What templates without a kernel fire on the rule types that have been met."""
+    """Features of templates without a kernel, of the rule types that have been met."""
 
 
 class Workspace(NamedTuple):
@@ -98,7 +98,7 @@ class Speller:
         self._spelling = _spelling(templates, categories, words, self._listed.of(np.zeros(0, dtype=np.int32)))
 
     def of(self, types: np.ndarray) -> Spelling:
-        """That of rules of ``types`` (int32 [n]), and of all those of earlier calls.
+        """The spelling for rules of ``types`` (int32 [n]), and of all those of earlier calls.
 
         Each of ``types`` that is new takes 10 us, or what its function takes, for each template without a kernel.
         """

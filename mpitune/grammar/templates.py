@@ -118,7 +118,7 @@ def checked(templates: Sequence[str]) -> Sequence[str]:
 
 
 def that_may_fire(names: Sequence[str], templates: Sequence[str]) -> list[str]:
-    """Those of ``templates`` that one of the ``names`` may come from. Raises UsageError for an unknown template."""
+    """The ``templates`` with whose prefix one of the ``names`` begins. Raises UsageError for an unknown template."""
     return [each for each in checked(templates) if any(name.startswith(TEMPLATES[each].prefix) for name in names)]
 
 

@@ -90,7 +90,7 @@ class GivenLists(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What a learner makes of lists, n of them; entries are counted from 0 in each list."""
+    """The choices of a learner in n lists, and its changes of the weights; entries are counted from 0 in each list."""
 
     best: np.ndarray
     """int64 [n]: the 1-best."""

@@ -24,7 +24,7 @@ _NEEDS = {
     "ja-mecab": "its package: pip install 'sacrebleu[ja]'",
     "flores200": "its package, pip install sentencepiece, and its model, which sacreBLEU downloads once",
 }
-"""What tokenizers need besides sacreBLEU."""
+"""Packages that tokenizers need besides sacreBLEU, and the pip commands for them."""
 
 
 class CorpusScore(NamedTuple):

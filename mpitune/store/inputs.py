@@ -34,7 +34,7 @@ class Texts:
     scores: Mapping[str, Path] = field(default_factory=dict)
     """Files of further features of the lists' entries, by the name of the feature."""
     notation: Notation = AS_FOUND
-    """How the lists are written."""
+    """The notation of the lists."""
 
     @property
     def counted(self) -> bool:
@@ -112,7 +112,7 @@ class StoreInputs:
     table_format: str = "auto"
     """The format of the grammars, see `mpitune.grammar.formats.FORMATS`; ``auto``: detected from the first line."""
     made: tuple[MadeInput, ...] = ()
-    """Those of the files that are made from others, in this order."""
+    """The files that are made from others, in this order."""
 
     @property
     def from_lists(self) -> bool:

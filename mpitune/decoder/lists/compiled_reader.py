@@ -115,7 +115,7 @@ class CompiledReader:
                         yield from self._batches(path, (format_.entry(path, row, layout) for row in rows), accept)
 
     def _batches(self, path: Path, entries: Iterator[Entry], accept: Callable[[Entry], bool]) -> Iterator[Entries]:
-        """Those of ``entries`` that are accepted, as arrays."""
+        """The ``entries`` that are accepted, as arrays."""
         more = True
         while more:
             found, error, more = list[Entry](), None, False

@@ -1,4 +1,4 @@
-"""How lists are written: what a job, or a command, says of it.
+"""The notation of lists, as a job or a command tells it.
 
 The module imports nothing that takes time: the command line reads the names of formats before any work starts.
 """
@@ -21,7 +21,7 @@ FORMATS: Registry[type[Format]] = Registry(
 
 
 class Notation(NamedTuple):
-    """What a job says of its lists."""
+    """The format of lists, and how their lines are to be taken."""
 
     format: str = "auto"
     """A name in `FORMATS`; ``auto``: the file's first lines tell."""

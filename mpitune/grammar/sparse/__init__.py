@@ -47,7 +47,7 @@ class Hypothesis(NamedTuple):
     """The words of the source sentence; empty if the job has no ``data.source``."""
     words: Sequence[str]
     features: Mapping[str, float]
-    """Those that the entry has in its list."""
+    """The features of the entry in its list, by name."""
     lexicon: Mapping[str, Collection[str]]
     """Translations of words, of ``features.lexicon``."""
 
@@ -112,7 +112,7 @@ def template_names(*, of_lists: bool) -> list[str]:
 
 
 def templates_with_source(names: Iterable[str]) -> list[str]:
-    """Those of the templates ``names`` that need the words of the source."""
+    """The templates among ``names`` that need the words of the source, in their order."""
     return [name for name in names if TEMPLATES[name].needs_source]
 
 

@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     words: list[str]
     features: dict[str, float]
     metrics: dict[str, float]
-    """Those of JSON lines; the other formats have none."""
+    """Metrics of JSON lines; the other formats have none."""
     text: str
     """The line itself."""
     with_score: Callable[[Entry, str], str] = as_object
@@ -98,7 +98,7 @@ class Format(ABC):
         notation: Notation,
         parsed: Callable[[Lines, Notation], Iterator[T]],
     ) -> Iterator[T]:
-        """What ``parsed`` makes of the lines of a file; where it raises Malformed, a DataError names the last of them.
+        """The results of ``parsed`` from the lines of a file; after Malformed, a DataError names the last of them.
 
         Raises DataError too if lists without numbers are more or fewer than the sentences.
         """

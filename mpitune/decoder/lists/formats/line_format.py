@@ -26,7 +26,7 @@ _FIELDS = "number ||| hypothesis ||| features [||| score]"
 
 
 class Layout(NamedTuple):
-    """Where features are in the fields of a line, and how they are written."""
+    """The place of the features among the fields of a line, and their notation."""
 
     features: Literal["moses", "cdec"] = "cdec"
     field: int = 2
@@ -86,7 +86,7 @@ class LineFormat(Format):
             raise DataError.at(path, row.number, found=found, expected=expected) from None
 
     def writer(self, layout: Layout) -> Callable[[Entry, str], str]:
-        """What makes a line of an entry with another score."""
+        """The function that makes a line of an entry with another score."""
         return as_object
 
     def features_of(self, name: str, values: int) -> tuple[str, ...]:
