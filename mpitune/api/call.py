@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mpitune import jit
 from mpitune.errors import MpituneError, as_told, printable
-from mpitune.exchange.comm import SERIAL_COMM, Comm, MpiComm, connect
+from mpitune.exchange.comm import SERIAL_COMM, Comm, connect, on_communicator
 from mpitune.ownership import of_command
 from mpitune.runtime.log import LOG, logged_to_host
 from mpitune.runtime.signals import StopFlag
@@ -42,7 +42,7 @@ def collective(given: MPI.Intracomm | None, *, verbose: bool = False) -> Iterato
     ``verbose``: the log and the progress go to standard error. An error that not all ranks meet ends all of them, since
     the others would wait for ever.
     """
-    comm = connect() if given is None else MpiComm(given)
+    comm = connect() if given is None else on_communicator(given)
     try:
         with _guest(comm, verbose):
             yield comm

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -215,35 +215,27 @@ class MpiComm:
     """
 
     def __init__(self, world: MPI.Intracomm | None = None) -> None:
-        try:
-            import mpi4py
-
-            # Only the main thread calls MPI. Higher thread levels cost locks, and some transports refuse them.
-            mpi4py.rc.thread_level = "funneled"
-            from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
-            advice = "install one (pip install 'mpitune[mpi]', or conda install mpich), or load the cluster's module"
-            tried = str(error).strip().splitlines()[-1]
-            raise UsageError(
-                f"started by an MPI launcher, but mpi4py finds no MPI library: {advice} ({tried})"
-            ) from None
-        self._mpi = MPI
-        self._given = MPI.COMM_WORLD if world is None else world
+        self._mpi = mpi = _loaded_mpi()
+        self._given = mpi.COMM_WORLD if world is None else world
         # A copy: messages of a program that imports mpitune are its own.
         self._world: MPI.Intracomm = self._given.Dup()
         self.rank = self._world.Get_rank()
         self.root = self.rank == 0
         self.size = self._world.Get_size()
-        node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
+        node = self._world.Split_type(mpi.COMM_TYPE_SHARED)
         self.ranks_on_node = node.Get_size()
         self.first_on_node = node.Get_rank() == 0
         node.Free()
         self.waited = 0.0
         self.waits: list[tuple[float, float]] = []
         self.hosts: list[str] = self._world.allgather(socket.gethostname())
-        self._liveness = Liveness(MPI, self._world.Dup(), self.hosts)
+        self._liveness = Liveness(mpi, self._world.Dup(), self.hosts)
         self._of_queues, self._queues, self._answer_seconds = self._world.Dup(), 0, 0.0
         atexit.register(self.close)
+
+    def open(self) -> None:
+        """Begin the communication again after `close`."""
+        self._liveness.begin()
 
     def set_timeout(self, seconds: float) -> None:
         self._liveness.set_timeout(seconds)
@@ -425,7 +417,43 @@ class MpiComm:
 
     def close(self) -> None:
         self._liveness.end()
-        atexit.unregister(self.close)
+
+
+def _loaded_mpi() -> Any:
+    """The module mpi4py.MPI. Raises UsageError if no MPI library can be loaded."""
+    try:
+        import mpi4py
+
+        # Only the main thread calls MPI. Higher thread levels cost locks, and some transports refuse them.
+        mpi4py.rc.thread_level = "funneled"
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        advice = "install one (pip install 'mpitune[mpi]', or conda install mpich), or load the cluster's module"
+        tried = str(error).strip().splitlines()[-1]
+        raise UsageError(f"started by an MPI launcher, but mpi4py finds no MPI library: {advice} ({tried})") from None
+    return MPI
+
+
+_keys: list[int] = []
+"""The key under which a communicator keeps its `MpiComm`, once there is one."""
+
+
+def on_communicator(given: MPI.Intracomm) -> MpiComm:
+    """The `MpiComm` of a communicator of mpi4py, the same at each call: MPI has a few thousand communicators in all."""
+    if not _keys:
+        _keys.append(given.Create_keyval())
+    found = given.Get_attr(_keys[0])
+    if isinstance(found, MpiComm):
+        found.open()
+        return found
+    made = MpiComm(given)
+    given.Set_attr(_keys[0], made)
+    return made
+
+
+def of_world() -> Comm:
+    """The `MpiComm` of all processes that the launcher has started. Raises UsageError as that does."""
+    return on_communicator(_loaded_mpi().COMM_WORLD)
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Comm:
@@ -437,7 +465,7 @@ def connect(environment: Mapping[str, str] = os.environ) -> Comm:
     tasks = started_tasks(environment)
     if tasks is None:
         return SerialComm()
-    comm = MpiComm()
+    comm = of_world()
     if tasks not in (0, comm.size):
         raise UsageError(
             f"{tasks} processes were started, but MPI sees a world of {comm.size}: use `mpirun -n {tasks} mpitune ...` "

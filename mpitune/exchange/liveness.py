@@ -42,31 +42,41 @@ class Liveness:
         self._mpi, self._world, self._hosts = mpi, world, hosts
         self._rank = world.Get_rank()
         self._peers = [] if len(hosts) == 1 else range(1, len(hosts)) if self._rank == 0 else [0]
-        self._silence = dict.fromkeys(self._peers, 0.0)
+        self._silence: dict[int, float] = {}
         """Seconds that this rank has looked for pulses of each peer since the last one."""
         self._sent: dict[int, tuple[Any, np.ndarray]] = {}
         self._told_to_stop = False
-        self._last_look = time.monotonic()
+        self._last_look = 0.0
+        self._beats = False
+        """True while pulses are sent."""
         self._previous: Any = None
         """The handler of SIGALRM before this one."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Send pulses, and wait for those of others, from now on."""
+        self._silence = dict.fromkeys(self._peers, 0.0)
+        self._last_look = time.monotonic()
         self.set_timeout(TIMEOUT)
 
     def set_timeout(self, seconds: float) -> None:
         """Regard ranks as lost after so many ``seconds`` of silence."""
         self._timeout = seconds
         if self._peers:
-            found = signal.signal(signal.SIGALRM, self._on_timer)
-            self._previous = found if self._previous is None else self._previous
+            before = signal.signal(signal.SIGALRM, self._on_timer)
+            if not self._beats:
+                self._beats, self._previous = True, before
             signal.siginterrupt(signal.SIGALRM, False)  # system calls go on
             between = min(PULSE, seconds / 5)
             signal.setitimer(signal.ITIMER_REAL, between, between)
 
     def end(self) -> None:
         """Send no more pulses, and leave the timer to who had it before."""
-        if self._peers:
+        if self._beats:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self._receive()
             signal.signal(signal.SIGALRM, signal.SIG_DFL if self._previous is None else self._previous)
+            self._beats = False
 
     def look(self, *, waiting: bool = False) -> None:
         """Look for pulses, and pass on a request to stop. Call it between sentences, or all the time while waiting.

@@ -363,16 +363,34 @@ def test_a_launcher_means_mpi(environment: dict[str, str], monkeypatch: pytest.M
     class World(SerialComm):
         size = 3
 
-    monkeypatch.setattr(comm_module, "MpiComm", World)
+    monkeypatch.setattr(comm_module, "of_world", World)
     assert isinstance(connect(environment), World)
 
 
 @pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
 def test_worlds_of_one_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comm_module, "MpiComm", SerialComm)
+    monkeypatch.setattr(comm_module, "of_world", SerialComm)
     told = "4 processes were started, but MPI sees a world of 1.*mpirun -n 4.*srun --mpi=pmi2 .*MPICH.*srun --mpi=pmix "
     with pytest.raises(UsageError, match=told):
         connect({name: "4"})
+
+
+REOPENED = """
+from mpi4py import MPI
+from mpitune.exchange.comm import connect, on_communicator
+half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank)
+for _ in range(1000):
+    for comm, size in ((connect(), 2), (on_communicator(half), 1)):
+        assert comm.sum(1) == size
+        comm.close()
+"""
+
+
+@pytest.mark.mpi
+def test_a_communicator_may_be_used_any_number_of_times() -> None:
+    """MPI has a few thousand of them, and each of ours takes three."""
+    done = mpirun(2, ["-c", REOPENED])
+    assert done.returncode == 0, done.stderr
 
 
 def _run(what: str) -> None:
