@@ -28,12 +28,14 @@ from mpitune.array_files.atomic import write_text
 from mpitune.corpus.text import read_sentences
 from mpitune.decoder.base import Derivation, ForestDecoder, Hypergraph, KBest, Sentence, check_failed
 from mpitune.decoder.kbest_formats import text
-from mpitune.errors import MachineError, UsageError
+from mpitune.errors import DataError, MachineError, UsageError
 from mpitune.exchange.comm import SERIAL_COMM
 from mpitune.files import temporary_place, writing
 from mpitune.grammar.sparse import Gap, Rule
 from mpitune.report.readable import NamedHypergraph
 
+_INPUT = "sentences"
+"""Name of the temporary file of a call's sentences."""
 LONGEST_EXTERNAL = 1000
 """The longest list that an external decoder may be asked for."""
 
@@ -189,8 +191,16 @@ class Decoder:
             if "\n" in sentence:
                 raise UsageError(f"sentence {number}: found a line end in {sentence[:60]!r}, expected one line")
         if self._opened is None or not self._numbers.keys() >= set(sentences):
-            with alone():
-                self._open(list(dict.fromkeys(sentences)))
+            distinct = list(dict.fromkeys(sentences))
+            try:
+                with alone():
+                    self._open(distinct)
+            except DataError as error:
+                # Not the place in a file that is gone when the error is read.
+                if error.line is None or Path(error.file or "").name != _INPUT or not (error.found and error.expected):
+                    raise
+                place = f"sentence {sentences.index(distinct[error.line - 1])}"
+                raise DataError.at(place, found=error.found, expected=error.expected) from None
         opened = self._opened
         assert opened is not None  # opened above
         if self._vector is None:
@@ -203,7 +213,7 @@ class Decoder:
     def _open(self, sentences: Sequence[str]) -> None:
         """Open the store of ``sentences``, or add them to that of the grammar that all sentences share."""
         job, folder = self.job.keys, Path(self._stack.enter_context(_temporary_folder()))
-        file = folder / "input"
+        file = folder / _INPUT
         with writing(file, MachineError):
             write_text(file, "".join(f"{sentence}\n" for sentence in sentences))
         shared = self._inputs.grammar is not None

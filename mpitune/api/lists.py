@@ -51,6 +51,9 @@ class NBest:
                 which = "a second list" if number in self._lists else "list"
                 raise UsageError(f"found {which} {number}, expected numbers from 0, each once")
             self._lists[int(number)] = list(hypotheses)
+            for each in self._lists[int(number)]:
+                if not isinstance(each, Hypothesis):
+                    raise UsageError(f"list {number}: found {each!r:.60}, expected objects of mpitune.Hypothesis")
 
     @classmethod
     def read(

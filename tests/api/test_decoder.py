@@ -103,6 +103,8 @@ def test_grammars_of_sentences(tiny: Tiny, run: mpitune.Run) -> None:
 def test_what_no_decoder_can_do(tiny: Tiny, run: mpitune.Run, tmp_path: Path) -> None:
     with pytest.raises(mpitune.UsageError, match="sentence 1: found a line end in 'a\\\\nb', expected one line"):
         run.decoder().translate(["a", "a\nb"])
+    with pytest.raises(mpitune.DataError, match="^sentence 1: found the separator [|]{3}, expected a sentence alone"):
+        run.decoder().translate(["a", "a ||| b", "a"])
     with pytest.raises(mpitune.DataError, match="found no such file or folder"):
         mpitune.Decoder(run.config, tmp_path / "absent")
     with pytest.raises(mpitune.UsageError, match="expected one of mpitune's own decoder"):

@@ -54,6 +54,8 @@ def test_files(lists: NBest, tmp_path: Path) -> None:
     assert [[each.text for each in of_list] for _, of_list in plain] == [["the house", "a house"], ["another"]]
     with pytest.raises(mpitune.UsageError, match="format: found 'x', expected one of auto, fairseq"):
         NBest.read(tmp_path / "plain", format="x")
+    with pytest.raises(mpitune.UsageError, match="list 3: found 'a', expected objects of mpitune.Hypothesis"):
+        NBest([(3, ["a"])])  # type: ignore[list-item]
     with pytest.raises(mpitune.UsageError, match="list 0: found a line end or"):
         NBest([(0, [Hypothesis("a ||| b")])]).write(tmp_path / "x")
 
